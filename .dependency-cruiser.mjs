@@ -1,0 +1,104 @@
+/** Who may import whom. test/architecture.test.ts runs this and asserts how many modules were read. */
+const npm = '(^|/)node_modules/';
+
+/** Files of `from` may import `to` (and node's own modules), nothing else of this project or of npm. */
+const only = (name, from, to, packages = []) => ({
+  name,
+  severity: 'error',
+  from: { path: from },
+  to: {
+    pathNot: [...to, ...packages.map((one) => `${npm}${one}/`)],
+    dependencyTypesNot: ['core'],
+  },
+});
+
+/** One package is spoken in these places alone. */
+const spokenIn = (name, from, packages) => ({
+  name,
+  severity: 'error',
+  from: { path: '^(src|machines|schemas)/', pathNot: from },
+  to: { path: packages.map((one) => `${npm}${one}/`) },
+});
+
+const tops = '^src/(main|config|log|cli)\\.ts$';
+
+export default {
+  forbidden: [
+    {
+      name: 'no cycles',
+      severity: 'error',
+      from: {},
+      to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
+    },
+    {
+      name: 'schemas know nothing of node',
+      severity: 'error',
+      from: { path: '^(schemas|machines)/' },
+      to: { dependencyTypes: ['core'] },
+    },
+    only('schemas: zod', '^schemas/', ['^schemas/'], ['zod']),
+    only('machines: schemas, xstate', '^machines/', ['^(machines|schemas)/'], ['xstate']),
+    only(
+      'store: its own',
+      '^src/store/',
+      ['^src/store/', '^schemas/', '^machines/', '^src/ids\\.ts$'],
+      ['mongodb', 'bson', 'p-retry'],
+    ),
+    only('bus: its own', '^src/bus/', ['^src/bus/', '^schemas/', '^machines/'], ['nats', 'p-retry']),
+    only('outbound: its own', '^src/outbound/', ['^src/outbound/', '^schemas/'], ['undici', 'ipaddr\\.js']),
+    only(
+      'embedded: its own',
+      '^src/embedded/',
+      ['^src/embedded/', '^schemas/'],
+      ['mongodb', 'zod', 'p-retry'],
+    ),
+    only(
+      'providers, media: schemas, outbound',
+      '^src/(providers|media)/',
+      ['^src/(providers|media|outbound)/', '^schemas/'],
+      ['sharp', 'mp4box', '@fastify/busboy', 'zod', 'lru-cache'],
+    ),
+    only(
+      'auth, quota, brand, webhooks, sse: schemas, store, bus, outbound',
+      '^src/(auth|quota|brand|webhooks|sse)/',
+      ['^src/(auth|quota|brand|webhooks|sse|store|bus|outbound)/', '^schemas/'],
+      ['@node-rs/argon2', 'uWebSockets\\.js', '@trufflesuite', 'lru-cache', 'ipaddr\\.js', 'zod'],
+    ),
+    only('effects: schemas, machines, the providers’ interface', '^src/effects/', [
+      '^src/effects/',
+      '^src/providers/provider\\.ts$',
+      '^(schemas|machines)/',
+    ]),
+    only(
+      'actors: machines, effects, store, bus',
+      '^src/actors/',
+      ['^src/(actors|effects|store|bus)/', '^(schemas|machines)/'],
+      ['xstate'],
+    ),
+    only(
+      'http: no effects, no providers',
+      '^src/http/',
+      ['^src/(http|actors|sse|auth|quota|brand|webhooks|media|store|bus|outbound)/', '^(schemas|machines)/'],
+      ['uWebSockets\\.js', '@trufflesuite', 'zod', 'lru-cache', 'prom-client', 'pino'],
+    ),
+    {
+      name: 'nobody imports the tops',
+      severity: 'error',
+      from: { path: '^(src|machines|schemas)/', pathNot: [tops, '^src/(bench|demo)/'] },
+      to: { path: tops },
+    },
+    spokenIn('mongodb in store', '^src/(store|embedded|bench)/', ['mongodb']),
+    spokenIn('nats in bus', '^src/bus/', ['nats']),
+    spokenIn('uWebSockets.js in http and sse', '^src/(http|sse|bench)/', ['uWebSockets\\.js']),
+    spokenIn('argon2 in auth', '^src/auth/', ['@node-rs/argon2']),
+  ],
+  options: {
+    tsConfig: { fileName: 'tsconfig.json' },
+    tsPreCompilationDeps: true,
+    doNotFollow: { path: 'node_modules' },
+    enhancedResolveOptions: {
+      exportsFields: ['exports'],
+      conditionNames: ['import', 'node', 'default', 'types'],
+    },
+  },
+};
