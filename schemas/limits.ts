@@ -1,0 +1,138 @@
+/**
+ * Every number of the contract (specification 8, decisions), unit in the name.
+ *
+ * What an operator may change at start is a setting with its default here: see src/config.ts.
+ */
+
+/** Source images (specification 8, decisions 3 and 8). */
+export const source = {
+  maxBytes: 10 * 1024 * 1024,
+  maxPixels: 40_000_000,
+  minSidePixels: 64,
+  maxUrlChars: 2048,
+  firstByteMs: 10_000,
+  totalMs: 30_000,
+  maxRedirects: 3,
+} as const;
+
+/** Accounts (specification 4.1 and 8, decisions 1). */
+export const account = {
+  emailMaxChars: 255,
+  nameMaxChars: 255,
+  passwordMinChars: 8,
+  passwordMaxChars: 128,
+  sessionSlidingDays: 30,
+  sessionAbsoluteDays: 90,
+  sessionTouchHours: 24,
+} as const;
+
+/** Projects (specification 2 and 8, decisions 2). */
+export const project = {
+  nameMaxChars: 255,
+  domainMaxChars: 255,
+  maxDomains: 100,
+  maxOrigins: 100,
+  maxSourceHosts: 100,
+  brandTextMaxChars: 2048,
+  maxPerUser: 1000,
+} as const;
+
+/** Options of an asset (decisions 3). */
+export const asset = {
+  minSeconds: 2,
+  maxSeconds: 8,
+  defaultSeconds: 4,
+  promptMaxChars: 2000,
+  maxSeed: 2 ** 32 - 1,
+  maxListed: 100,
+  defaultListed: 50,
+  /** Earlier runs' facts that stay in the document; the present run's all stay (invariant I1). */
+  earlierFactsKept: 100,
+} as const;
+
+/** Stages of the pipeline (specification 3 and 7). */
+export const pipeline = {
+  maxAttempts: 3,
+  backoffMs: [0, 1_000, 4_000],
+  visionTimeoutMs: 30_000,
+  videoTimeoutMs: 5 * 60_000,
+  mergeTimeoutMs: 5 * 60_000,
+  storeWriteTimeoutMs: 60_000,
+  fetchTimeoutMs: 45_000,
+  reconcileAfterMs: 5 * 60_000,
+  reconcileEveryMs: 60_000,
+  stallAfterMs: 10 * 60_000,
+  /** Longest estimated wait for a slot before a new run is refused with 503 (decisions 3, Busy). */
+  maxQueueWaitMs: 5 * 60_000,
+} as const;
+
+/** Uploads (specification 4.3, decisions 3). */
+export const upload = {
+  maxBytes: source.maxBytes,
+  unusedKeptDays: 7,
+  maxUnusedBytesPerUser: 500 * 1024 * 1024,
+} as const;
+
+/** The public proxy (specification 4.4, decisions 4). */
+export const proxy = {
+  maxSourceUrlBytes: 1500,
+  maxWaitMs: 8_000,
+  minRetryAfterSeconds: 1,
+  maxRetryAfterSeconds: 30,
+  preflightMaxAgeSeconds: 7200,
+  cacheMaxAgeSeconds: 60,
+  cacheStaleSeconds: 600,
+  maxPosterFetchesPerProject: 10,
+  maxSignatureExpiryDigits: 10,
+} as const;
+
+/** Server-sent events (specification 4.4, decisions 5). */
+export const sse = {
+  maxMs: 5 * 60_000,
+  /** A stream ends at a random point between this share of its longest life and all of it. */
+  minLifeShare: 0.8,
+  heartbeatMs: 15_000,
+  minRetryMs: 1_000,
+  maxRetryMs: 5_000,
+  outageRetryMs: 30_000,
+  blockedMs: 15_000,
+  ringEvents: 1024,
+  ringBytes: 1024 * 1024,
+  keptHours: 24,
+} as const;
+
+/** Webhooks (specification 3, 5 and 8, decisions 6). */
+export const webhook = {
+  timeoutMs: 10_000,
+  maxAttempts: 5,
+  scheduleMs: [30_000, 120_000, 600_000, 1_800_000, 7_200_000],
+  toleranceMs: 5 * 60_000,
+  maxListed: 50,
+  secretPreviewChars: 12,
+  previewBytes: 1024,
+} as const;
+
+/** Requests per user and minute (specification 8); `other` is shared by all endpoints without a row. */
+export const perMinute = {
+  prepare: 60,
+  regenerate: 30,
+  deepCrawl: 10,
+  detectBrand: 30,
+  webhookTest: 30,
+  other: 300,
+} as const;
+
+/** Bodies and headers of requests (specification 7, decisions 9). */
+export const http = {
+  maxJsonBytes: 1024 * 1024,
+  requestIdMinChars: 4,
+  requestIdMaxChars: 64,
+  stopMs: 10_000,
+} as const;
+
+/** The durable runtime (architecture 3 and 3a). */
+export const runtime = {
+  partitions: 64,
+  maxBatch: 512,
+  maxQueued: 4096,
+} as const;
