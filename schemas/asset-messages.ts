@@ -70,7 +70,8 @@ export const AssetMessage = z.discriminatedUnion('type', [
   /** The first run. Also sent again by the sweeper when it was lost: only the first counts. */
   z.object({ type: z.literal('START'), ts }),
   z.object({ type: z.literal('REGENERATE'), ts, ...RunRequest.shape }),
-  z.object({ type: z.literal('CANCEL'), ts, requestId: z.string() }),
+  /** `run` absent: whichever it is. With it, a run that has begun meanwhile is left alone. */
+  z.object({ type: z.literal('CANCEL'), ts, run: z.int().optional() }),
   /** A worker has begun: the stage's clock runs from here. Stages with a prediction use SUBMITTED. */
   z.object({ type: z.literal('WORK_STARTED'), ...answer }),
   z.object({ type: z.literal('SOURCE_FETCHED'), ...answer, key: z.string(), contentType: z.string() }),
@@ -98,6 +99,8 @@ export const AssetMessage = z.discriminatedUnion('type', [
     retryAfterMs: z.int().optional(),
     /** For the operator: log text, never shown to customers. */
     reason: z.string(),
+    /** The prediction that has failed: one that the machine does not follow ends nothing. */
+    jobId: z.string().optional(),
     hint: z.string().optional(),
   }),
   /** The work asked for was interrupted (its worker died): ask again if it is still wanted. */
