@@ -1,0 +1,239 @@
+/**
+ * The group commit: load, step each, store in one write, publish, then move on (architecture 3).
+ *
+ * Any failure on the way is thrown: the owner then drops its memory and reads again from the stored position
+ * (crash-only, I4). What was stored before is recognised by its sequence and published again.
+ */
+import type { Command, Outgoing } from '../bus/bus.ts';
+import type { ActorDocument, ActorWrite, StoredFact, StoredWork } from '../store/actors.ts';
+import { type Applied, applyMessage } from './apply.ts';
+import type { ActorKind } from './kind.ts';
+
+/** Another writer has moved a document or a partition on. */
+export class FencedError extends Error {
+  override readonly name = 'FencedError';
+}
+
+export type BatchPorts = {
+  kinds: ReadonlyMap<string, ActorKind>;
+  publishAll(messages: Outgoing[]): Promise<void>;
+  subjects: {
+    fact(project: string, id: string, event: string): string;
+    work(effect: string, project: string, kind: string, id: string): string;
+  };
+  now(): number;
+  /** Called for each stored document with its timers, so that near ones are set at once. */
+  onTimers(kind: string, document: ActorDocument): void;
+  /** Called for a command that its machine threw at: it is passed over, or it would block its partition. */
+  onRefused(command: Command, cause: unknown): void;
+};
+
+/** What the owner remembers between batches; lost and rebuilt at each change of ownership. */
+export type BatchMemory = {
+  documents: Map<string, ActorDocument>;
+  /** Highest ts given out, by project; the partition's bound for projects not seen yet. */
+  lastTs: Map<string, number>;
+  /** Highest ts of any fact, by partition. */
+  boundTs: Map<number, number>;
+  /** Sequences published for good, by partition. */
+  passed: Map<number, number>;
+};
+
+export type BatchResult = { steps: number; published: number };
+
+const maxDocuments = 8192;
+const maxProjects = 65_536;
+
+export async function processBatch(
+  commands: Command[],
+  memory: BatchMemory,
+  ports: BatchPorts,
+): Promise<BatchResult> {
+  await loadDocuments(commands, memory, ports.kinds);
+  raiseBounds(commands, memory);
+  const writes = new Map<string, ActorWrite & { kind: string }>();
+  const outbox: Entry[] = [];
+
+  for (const command of commands) {
+    const kind = ports.kinds.get(command.kind);
+    const document = memory.documents.get(documentKey(command));
+    if (!kind || !document) continue;
+    const applied = apply(command, kind, document, memory, ports);
+    if (applied.outcome === 'ignored') continue;
+    outbox.push({
+      command,
+      kind,
+      ...applied,
+      document: applied.outcome === 'stepped' ? applied.next : document,
+    });
+    if (applied.outcome === 'stepped') {
+      noteTs(command, memory, applied.facts);
+      memory.documents.delete(documentKey(command));
+      memory.documents.set(documentKey(command), applied.next);
+      addWrite(writes, documentKey(command), { kind: kind.name, document, ...applied });
+    }
+  }
+
+  await storeWrites(writes, ports.kinds);
+  const messages = toMessages(outbox, ports.subjects);
+  if (messages.length > 0) await ports.publishAll(messages);
+  for (const { kind, next } of writes.values()) if (next.timers.length > 0) ports.onTimers(kind, next);
+  boundMap(memory.documents, maxDocuments);
+  boundMap(memory.lastTs, maxProjects);
+  return { steps: outbox.length, published: messages.length };
+}
+
+type Entry = {
+  command: Command;
+  kind: ActorKind;
+  document: ActorDocument;
+  facts: StoredFact[];
+  work: StoredWork[];
+};
+
+function apply(
+  command: Command,
+  kind: ActorKind,
+  document: ActorDocument,
+  memory: BatchMemory,
+  { now, onRefused }: BatchPorts,
+): Applied {
+  try {
+    return applyMessage(kind, document, command.message, {
+      seq: command.seq,
+      partition: command.partition,
+      ts: nextTs(command, memory, now()),
+      passed: memory.passed.get(command.partition) ?? 0,
+    });
+  } catch (cause) {
+    onRefused(command, cause);
+    return { outcome: 'ignored' };
+  }
+}
+
+const documentKey = ({ kind, id }: Command) => `${kind}.${id}`;
+
+/** Documents that the owner has not in memory already, one query a kind. */
+async function loadDocuments(
+  commands: Command[],
+  { documents }: BatchMemory,
+  kinds: ReadonlyMap<string, ActorKind>,
+): Promise<void> {
+  const missing = new Map<string, Set<string>>();
+  for (const command of commands) {
+    if (documents.has(documentKey(command))) continue;
+    const ids = missing.get(command.kind) ?? new Set();
+    missing.set(command.kind, ids.add(command.id));
+  }
+  for (const [name, ids] of missing) {
+    const loaded = (await kinds.get(name)?.store.load([...ids])) ?? [];
+    for (const document of loaded) documents.set(`${name}.${document._id}`, document);
+  }
+}
+
+/** A new fact's ts is above every stored one that the batch has loaded: a dead owner may have left them behind. */
+function raiseBounds(commands: Command[], memory: BatchMemory): void {
+  for (const command of commands) {
+    const document = memory.documents.get(documentKey(command));
+    const last = document?.facts.at(-1)?.ts ?? 0;
+    const bound = memory.boundTs.get(command.partition) ?? 0;
+    if (last > (memory.lastTs.get(command.project) ?? 0))
+      memory.lastTs.set(command.project, Math.max(last, bound));
+    if (last > bound) memory.boundTs.set(command.partition, last);
+  }
+}
+
+/** Strictly increasing within a project (I3). */
+function nextTs({ project, partition }: Command, { lastTs, boundTs }: BatchMemory, now: number): number {
+  const last = lastTs.get(project) ?? boundTs.get(partition) ?? 0;
+  return Math.max(now, last + 1);
+}
+
+function noteTs(
+  { project, partition }: Command,
+  { lastTs, boundTs }: BatchMemory,
+  facts: StoredFact[],
+): void {
+  const last = facts.at(-1)?.ts;
+  if (last === undefined) return;
+  lastTs.set(project, last);
+  if (last > (boundTs.get(partition) ?? 0)) boundTs.set(partition, last);
+}
+
+/** Steps of one document within a batch are one write. */
+function addWrite(
+  writes: Map<string, ActorWrite & { kind: string }>,
+  key: string,
+  step: {
+    kind: string;
+    document: ActorDocument;
+    next: ActorDocument;
+    facts: StoredFact[];
+    resetFacts: boolean;
+  },
+): void {
+  const earlier = writes.get(key);
+  writes.set(key, {
+    kind: step.kind,
+    loadedVersion: earlier?.loadedVersion ?? step.document.version,
+    next: step.next,
+    newFacts: [...(earlier?.newFacts ?? []), ...step.facts],
+    resetFacts: step.resetFacts || (earlier?.resetFacts ?? false),
+  });
+}
+
+async function storeWrites(
+  writes: Map<string, ActorWrite & { kind: string }>,
+  kinds: ReadonlyMap<string, ActorKind>,
+): Promise<void> {
+  for (const kind of kinds.values()) {
+    const ofKind = [...writes.values()].filter((write) => write.kind === kind.name);
+    if (ofKind.length === 0) continue;
+    if (!(await kind.store.write(ofKind)))
+      throw new FencedError(`another writer has moved a ${kind.name} on`);
+  }
+}
+
+/** Facts in the order of their ts, then the work. Ids make a repeat harmless. */
+function toMessages(outbox: Entry[], subjects: BatchPorts['subjects']): Outgoing[] {
+  const facts = outbox.flatMap(({ command: { project, id }, kind, facts: list }) =>
+    list.map((fact) => ({ ts: fact.ts, message: toFactMessage(fact, kind, { project, id }, subjects) })),
+  );
+  facts.sort((a, b) => a.ts - b.ts);
+  const work = outbox.flatMap(({ command, kind, document, work: list }) =>
+    list.map(({ seq, n, effect, params }) => ({
+      subject: subjects.work(effect, command.project, command.kind, command.id),
+      id: `${command.id}:${seq}:w${n}`,
+      body: {
+        kind: command.kind,
+        id: command.id,
+        project: command.project,
+        effect,
+        params,
+        ...kind.workFields(document.machine),
+      },
+    })),
+  );
+  return [...facts.map(({ message }) => message), ...work];
+}
+
+function toFactMessage(
+  { seq, n, ...fact }: StoredFact,
+  kind: ActorKind,
+  actor: { id: string; project: string },
+  subjects: BatchPorts['subjects'],
+): Outgoing {
+  return {
+    subject: subjects.fact(actor.project, actor.id, fact.event),
+    id: `${actor.id}:${seq}:f${n}`,
+    body: kind.publishedFact(fact, actor),
+  };
+}
+
+/** Forgets what was set longest ago. */
+function boundMap(map: Map<string, unknown>, maxSize: number): void {
+  for (const key of map.keys()) {
+    if (map.size <= maxSize) return;
+    map.delete(key);
+  }
+}

@@ -1,0 +1,64 @@
+/** A kind of actor: its machine and what the runtime must know to drive it. The runtime knows nothing else. */
+import type { ActorDocument, ActorStore } from '../store/actors.ts';
+import type { Stepper, StoredSnapshot } from './step.ts';
+
+/** What of a store the runtime uses, so that tests can hand in one that lives in memory. */
+export type ActorStorePort = Pick<ActorStore, 'load' | 'write' | 'due' | 'unstarted'>;
+
+export type ActorKind = {
+  /** Token of the command's subject: `asset`. */
+  name: string;
+  stepper: Stepper;
+  machineVersion: number;
+  /** Leads a snapshot of an older machine version to the present one. Pure. */
+  migrate(snapshot: StoredSnapshot, fromVersion: number): StoredSnapshot;
+  store: ActorStorePort;
+  /** First message of a document at version 0, sent again by the sweeper. */
+  startMessage: { type: string };
+  /** A fact as published, from what `record` noted. */
+  publishedFact(
+    fact: Record<string, unknown>,
+    actor: { id: string; project: string },
+  ): Record<string, unknown>;
+  /** Fields that queries need, from the new context. */
+  index(snapshot: StoredSnapshot): Record<string, unknown>;
+  /** Whether a fact begins a run: earlier runs' facts are then bounded. */
+  beginsRun(event: string): boolean;
+  /** Earlier runs' facts that stay. */
+  earlierFactsKept: number;
+  /** Fields that work carries beside its parameters: plan for slots, request id for logs. */
+  workFields(snapshot: StoredSnapshot): { plan: string; requestId: string };
+};
+
+/** A document that waits for its first message. */
+export function newDocument(
+  kind: Pick<ActorKind, 'stepper' | 'machineVersion' | 'index'>,
+  { id, project, input, ts }: { id: string; project: string; input: unknown; ts: number },
+): ActorDocument {
+  const { snapshot } = kind.stepper.initial(input);
+  return {
+    _id: id,
+    project,
+    partition: -1,
+    version: 0,
+    seq: 0,
+    machine: { version: kind.machineVersion, ...snapshot },
+    state: statePath(snapshot.value),
+    enteredTs: ts,
+    timers: [],
+    dueTs: null,
+    facts: [],
+    work: [],
+    createdTs: ts,
+    updatedTs: ts,
+    index: kind.index(snapshot),
+  };
+}
+
+/** State value as a path: `{pending: {vision: 'asked'}}` is `pending.vision.asked`. */
+export function statePath(value: unknown): string {
+  if (typeof value === 'string') return value;
+  return Object.entries(value as Record<string, unknown>)
+    .map(([name, inner]) => `${name}.${statePath(inner)}`)
+    .join('|');
+}

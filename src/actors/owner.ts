@@ -1,0 +1,261 @@
+/**
+ * The owner of partitions: reads their commands in stream order and commits them in groups.
+ *
+ * Everything it holds is a copy: a fence, a failed write or publish, or a change of ownership throws the memory
+ * away, and reading starts again at the stored positions.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { runtime } from '../../schemas/limits.ts';
+import type { Bus, Command, CommandReader, Log } from '../bus/bus.ts';
+import type { PartitionRecord, PartitionStore } from '../store/partitions.ts';
+import { type BatchMemory, FencedError, processBatch } from './batch.ts';
+import { type Clock, every, sleep } from './clock.ts';
+import type { ActorKind } from './kind.ts';
+import { type Ownership, startOwnership } from './ownership.ts';
+import { createPositions } from './positions.ts';
+import { startTimers } from './timers.ts';
+
+export type OwnerPorts = {
+  workerId: string;
+  partitions: number;
+  kinds: ReadonlyMap<string, ActorKind>;
+  bus: Pick<
+    Bus,
+    | 'publish'
+    | 'publishAll'
+    | 'readCommands'
+    | 'lastCommand'
+    | 'lastCommandOf'
+    | 'send'
+    | 'listen'
+    | 'subjects'
+  >;
+  records: Pick<PartitionStore, 'claim' | 'force' | 'release' | 'move'>;
+  clock: Clock;
+  log: Log;
+};
+
+export type OwnerStats = { steps: number; batches: number; owned: number; queued: number; failures: number };
+
+export type Owner = { stats(): OwnerStats; isAlone(): boolean; stop(): Promise<void> };
+
+const flushMs = 250;
+const liftMs = 2_000;
+const maxBackoffMs = 2_000;
+/** Commands applied beyond the stored position: a fraction of what the next owner takes as its first batch. */
+const maxUnflushed = runtime.maxQueued / 4;
+/** Longest wait for everything that a dead owner may have met. */
+const catchUpMs = 2_000;
+/** An idle partition that is further behind than this is lifted, so that the stream can be trimmed. */
+const maxBehind = 10_000;
+
+export function startOwner({ workerId, partitions, kinds, bus, records, clock, log }: OwnerPorts): Owner {
+  const positions = createPositions();
+  const stats = { steps: 0, batches: 0, failures: 0 };
+  const stopping = new AbortController();
+  let memory = emptyMemory();
+  let queue: Command[] = [];
+  let reader: CommandReader | undefined;
+  let hasPaused = false;
+  /**
+   * The first batch after a restart waits for and holds everything that the owner of before may have stored:
+   * what that one left unpublished then comes out in the order of ts, below everything new.
+   */
+  let isFirstBatch = true;
+  let isCaughtUp = false;
+  let cancelCatchUp: (() => void) | undefined;
+  /** No batch begins while partitions are being let go. */
+  let isHeld = false;
+  /** Commands since positions were stored. */
+  let unflushed = 0;
+  /** Raised whenever the memory is dropped: a batch of before must not touch what came after. */
+  let generation = 0;
+  let wake: (() => void) | undefined;
+  let current: Promise<void> = Promise.resolve();
+  let lastRead = 0;
+
+  const onError = (cause: unknown) => log.error({ err: cause }, 'actors: background task failed');
+
+  /** Until the next restart nothing is applied, and no position is lifted over what was queued. */
+  const forget = () => {
+    generation += 1;
+    queue = [];
+    memory = emptyMemory();
+    lastRead = 0;
+    hasPaused = false;
+    isFirstBatch = true;
+    isCaughtUp = false;
+    cancelCatchUp?.();
+  };
+
+  const restart = async (owned: PartitionRecord[]): Promise<void> => {
+    await current.catch(() => undefined);
+    forget();
+    await reader?.stop();
+    reader = undefined;
+    positions.reset(owned);
+    unflushed = 0;
+    isHeld = false;
+    for (const { _id, ts } of owned) memory.boundTs.set(_id, ts);
+    if (owned.length === 0 || stopping.signal.aborted) return;
+    const mine = generation;
+    lastRead = positions.lowest();
+    cancelCatchUp = clock.after(catchUpMs, () => {
+      isCaughtUp = true;
+      wake?.();
+    });
+    reader = await bus.readCommands(
+      owned.map(({ _id }) => _id),
+      lastRead,
+      (command) => mine === generation && take(command),
+    );
+  };
+
+  const take = (command: Command): boolean => {
+    if (positions.isNew(command.partition, command.seq)) queue.push(command);
+    lastRead = command.seq;
+    hasPaused = queue.length >= runtime.maxQueued;
+    if (command.pending === 0 || hasPaused) isCaughtUp = true;
+    wake?.();
+    return !hasPaused;
+  };
+
+  const flush = async (): Promise<void> => {
+    const moves = positions.unflushed();
+    if (moves.length === 0) return;
+    const counted = unflushed;
+    if (!(await records.move(moves, workerId))) throw new FencedError('a partition has another owner');
+    positions.flushed(moves);
+    unflushed = Math.max(0, unflushed - counted);
+    memory.passed = positions.passed();
+  };
+
+  const commit = async (): Promise<void> => {
+    const batch = queue.slice(0, isFirstBatch ? runtime.maxQueued : runtime.maxBatch);
+    const mine = generation;
+    const { steps } = await processBatch(batch, memory, {
+      kinds,
+      publishAll: bus.publishAll,
+      subjects: bus.subjects,
+      now: clock.now,
+      onTimers: timers.arm,
+      onRefused: ({ kind, id, seq, message: { type } }, err) =>
+        log.error({ err, kind, id, seq, type }, 'actors: command refused by its machine, passed over'),
+    });
+    if (mine !== generation) return;
+    queue.splice(0, batch.length);
+    for (const { partition, seq } of batch)
+      positions.advance(partition, seq, memory.boundTs.get(partition) ?? 0);
+    stats.steps += steps;
+    stats.batches += 1;
+    isFirstBatch = false;
+    unflushed += batch.length;
+    if (unflushed >= maxUnflushed) await flush();
+    if (hasPaused && queue.length < runtime.maxQueued / 2) {
+      hasPaused = false;
+      reader?.resume();
+    }
+  };
+
+  const hasBatch = () => queue.length > 0 && isCaughtUp && !isHeld;
+
+  /** Starts again from the stored positions, tried until it works: what memory holds was never stored. */
+  const startAgain = async (): Promise<void> => {
+    forget();
+    for (let waitMs = 50; !stopping.signal.aborted; waitMs = Math.min(maxBackoffMs, waitMs * 2)) {
+      await sleep(clock, waitMs, stopping.signal);
+      try {
+        await ownership.refresh();
+        return;
+      } catch (cause) {
+        onError(cause);
+      }
+    }
+  };
+
+  const loop = async (): Promise<void> => {
+    while (!stopping.signal.aborted) {
+      if (!hasBatch()) {
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+        // What arrived in the same turn belongs to the same group.
+        await nextTurn();
+        continue;
+      }
+      current = commit();
+      try {
+        await current;
+      } catch (cause) {
+        stats.failures += 1;
+        log.warn({ err: cause }, 'actors: batch failed, starting again from the stored positions');
+        await startAgain();
+      }
+    }
+  };
+
+  const flushOrRefresh = async () => {
+    try {
+      await flush();
+    } catch (cause) {
+      if (cause instanceof FencedError) await ownership.refresh();
+      else throw cause;
+    }
+  };
+
+  const timers = startTimers({
+    kinds,
+    clock,
+    owned: () => ownership.owned(),
+    command: bus.subjects.command,
+    publish: bus.publish,
+    onError,
+  });
+  const ownership: Ownership = startOwnership({
+    workerId,
+    partitions,
+    clock,
+    send: bus.send,
+    listen: bus.listen,
+    records,
+    async beforeDrop() {
+      isHeld = true;
+      await current.catch(() => undefined);
+      await flush().catch(onError);
+    },
+    onChange: restart,
+    onError,
+  });
+  const flushing = every(clock, flushMs, flushOrRefresh, onError);
+  const lifting = every(
+    clock,
+    liftMs,
+    async () => {
+      if (queue.length === 0) positions.liftAll(lastRead);
+      const head = await bus.lastCommand();
+      for (const partition of positions.behind(head - maxBehind))
+        positions.liftIdle(partition, await bus.lastCommandOf(partition), head);
+    },
+    onError,
+  );
+  const looping = loop();
+
+  return {
+    stats: () => ({ ...stats, owned: ownership.owned().length, queued: queue.length }),
+    isAlone: () => ownership.isAlone(),
+    async stop() {
+      await timers.stop();
+      stopping.abort();
+      cancelCatchUp?.();
+      wake?.();
+      await looping;
+      await Promise.all([flushing.stop(), lifting.stop()]);
+      await ownership.stop();
+      await reader?.stop();
+    },
+  };
+}
+
+function emptyMemory(): BatchMemory {
+  return { documents: new Map(), lastTs: new Map(), boundTs: new Map(), passed: new Map() };
+}

@@ -1,0 +1,18 @@
+/** `npm run bench <name>`: runs one benchmark. Each prints one JSON line with its figures, baseline and limits. */
+import { readdirSync } from 'node:fs';
+import { extname } from 'node:path';
+
+const helpers = ['bench', 'counter', 'cpu', 'crash'];
+const extension = extname(import.meta.url);
+const names = readdirSync(new URL('.', import.meta.url))
+  .filter((file) => extname(file) === extension)
+  .map((file) => file.slice(0, -extension.length))
+  .filter((name) => !helpers.includes(name));
+
+const name = process.argv[2] ?? '';
+if (!names.includes(name)) {
+  console.error(`usage: npm run bench ${names.join(' | ')}`);
+  process.exit(2);
+}
+process.argv.splice(2, 1);
+await import(new URL(`./${name}${extension}`, import.meta.url).href);

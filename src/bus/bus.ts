@@ -1,0 +1,585 @@
+/**
+ * The message bus: commands to actors, facts from them, work for workers, plain messages between processes.
+ *
+ * The only module that speaks NATS. Publishes answer when the message is stored on disk by the server
+ * (sync_interval always); each carries a message id, so that repeating one within ten minutes stores nothing.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  AckPolicy,
+  type ConsumerConfig,
+  type ConsumerMessages,
+  connect,
+  DeliverPolicy,
+  type JetStreamClient,
+  type JetStreamManager,
+  type JsMsg,
+  type NatsConnection,
+  nuid,
+} from 'nats';
+import pRetry from 'p-retry';
+import { runtime } from '../../schemas/limits.ts';
+import { checkServer, ensureStreams, type StreamOptions } from './streams.ts';
+import { createSubjects, type Subjects } from './subjects.ts';
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** A message to store: `id` makes a repeat harmless. */
+export type Outgoing = { subject: string; id: string; body: unknown };
+
+export type Command = {
+  seq: number;
+  partition: number;
+  project: string;
+  kind: string;
+  id: string;
+  message: { type: string } & Record<string, unknown>;
+  /** Messages behind this one that had not been delivered when it was. */
+  pending: number;
+};
+
+export type WorkItem = {
+  body: unknown;
+  /** Sequence in the stream: the same for every delivery of one message. */
+  seq: number;
+  /** How often it was delivered, 1-based: more than once means that a worker was lost or slow. */
+  deliveries: number;
+  /** Keeps it from being given to another worker. To be called well within the ack wait. */
+  keep(): void;
+  /** It is done: waits until the server knows. */
+  done(): Promise<void>;
+  /** Leaves it to another worker, who gets it after the ack wait or when this one calls `back`. */
+  back(): void;
+  /** Another delivery of the same message takes its place. */
+  forget(): void;
+};
+
+export type Subscription = { stop(): void };
+
+export type Log = {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+};
+
+export type BusOptions = StreamOptions & {
+  url: string;
+  prefix?: string;
+  partitions?: number;
+  log: Log;
+  signal?: AbortSignal;
+};
+
+export type Bus = Awaited<ReturnType<typeof openBus>>;
+
+/** How long a worker may be silent about a piece of work before another gets it, in ms. */
+export const workAckWaitMs = 4_000;
+const publishTimeoutMs = 5_000;
+/** Publishes on their way at once: far below what the server queues for a stream. */
+const maxInFlight = 1_024;
+const maxWorkHeld = 20_000;
+/** Items that wait in the client's own buffer, where nobody keeps them: few, and taken out at once. */
+const pulledAhead = 64;
+
+/** Connects, tried again for half a minute, and makes the streams. @throws when the server is not to be had. */
+export async function openBus({
+  url,
+  prefix = '',
+  partitions = runtime.partitions,
+  log,
+  signal,
+  ...streams
+}: BusOptions) {
+  const connection = await pRetry(() => connectOnce(url), {
+    retries: 8,
+    minTimeout: 100,
+    maxTimeout: 5_000,
+    maxRetryTime: 30_000,
+    ...(signal ? { signal } : {}),
+  });
+  const subjects = createSubjects(prefix, partitions);
+  const manager = await prepare(connection, subjects, streams).catch(async (cause: unknown) => {
+    await connection.close();
+    throw cause;
+  });
+  const stream = connection.jetstream({ timeout: publishTimeoutMs });
+  /** Work up to these sequences was given out by a consumer of before, by effect. */
+  const givenOut = new Map<string, number>();
+  const reconnects = new Set<() => void>();
+  void reportStatus(connection, log, reconnects);
+
+  return {
+    subjects,
+    connected: () => !connection.isClosed() && connectedNow(connection),
+
+    /** Stores one message. @throws when the server did not confirm it in time: it may be stored all the same. */
+    async publish({ subject, id, body }: Outgoing): Promise<{ seq: number; duplicate: boolean }> {
+      const ack = await stream.publish(subject, encoder.encode(JSON.stringify(body)), { msgID: id });
+      return { seq: ack.seq, duplicate: ack.duplicate };
+    },
+
+    /** Stores many, in order, many at a time. @throws when one of them was not confirmed. */
+    async publishAll(messages: Outgoing[]): Promise<void> {
+      for (let from = 0; from < messages.length; from += maxInFlight) {
+        const some = messages.slice(from, from + maxInFlight);
+        await Promise.all(
+          some.map(({ subject, id, body }) =>
+            stream.publish(subject, encoder.encode(JSON.stringify(body)), { msgID: id }),
+          ),
+        );
+      }
+    },
+
+    /**
+     * Commands of some partitions in stream order, from after a position. No acknowledgements: the reader keeps
+     * its own position. `onCommand` answers whether it can take more; `resume` goes on after it could not.
+     */
+    readCommands: (of: number[], after: number, onCommand: (command: Command) => boolean) =>
+      readCommands({ manager, stream, subjects }, { of, after, onCommand, log, partitions }),
+
+    /** Last sequence of the command stream, 0 for an empty one. */
+    async lastCommand(): Promise<number> {
+      return (await manager.streams.info(subjects.streams.commands)).state.last_seq;
+    },
+
+    /** Sequence of a partition's last command, 0 without one. */
+    async lastCommandOf(partition: number): Promise<number> {
+      const found = await manager.streams
+        .getMessage(subjects.streams.commands, { last_by_subj: subjects.commandsOf(partition) })
+        .catch(ignoreMissingMessage);
+      return found?.seq ?? 0;
+    },
+
+    /** Drops commands that every partition has passed. */
+    async trimCommands(before: number): Promise<void> {
+      await manager.streams.purge(subjects.streams.commands, { seq: before });
+    },
+
+    /** Work of one effect for this worker, at most `held` items at a time. */
+    takeWork: (effect: string, held: number, onWork: (item: WorkItem) => void) =>
+      takeWork(
+        { manager, stream, subjects },
+        { effect, held, onWork, log, givenOut: givenOut.get(effect) ?? 0 },
+      ),
+
+    /**
+     * Gives what lost workers held to the living at once. Only when this worker is the only one, and before it
+     * takes work: what had been given out still counts as delivered before.
+     */
+    async reclaimWork(effects: string[]): Promise<void> {
+      for (const effect of effects) {
+        const info = await manager.consumers.info(subjects.streams.work, effect).catch(() => undefined);
+        if (info === undefined) continue;
+        givenOut.set(effect, info.delivered.stream_seq);
+        await manager.consumers.delete(subjects.streams.work, effect).catch(() => false);
+      }
+    },
+
+    /** Pieces of work that wait or are being done, by effect. */
+    async countWork(): Promise<number> {
+      return (await manager.streams.info(subjects.streams.work)).state.messages;
+    },
+
+    /** Facts as they are published, in this process's own time; see `replayFacts` for older ones. */
+    onFacts(
+      project: string,
+      id: string,
+      event: string,
+      onFact: (fact: unknown, seq: string) => void,
+    ): Subscription {
+      const subscription = connection.subscribe(subjects.factsOf(project, id, event), {
+        callback: (error, message) => {
+          if (error) log.error({ err: error }, 'fact subscription failed');
+          else onFact(JSON.parse(decoder.decode(message.data)), message.subject);
+        },
+      });
+      return { stop: () => subscription.unsubscribe() };
+    },
+
+    /** Stored facts of a project or asset since a time (unix ms), oldest first, until all that were there are read. */
+    replayFacts: (project: string, id: string, sinceTs: number, signal?: AbortSignal) =>
+      replayFacts(
+        { manager, stream, subjects },
+        { subject: subjects.factsOf(project, id), sinceTs, ...(signal ? { signal } : {}) },
+      ),
+
+    /** Plain messages between processes: delivered to who listens now. */
+    send(name: string, body: unknown): void {
+      if (!connection.isClosed())
+        connection.publish(subjects.plain(name), encoder.encode(JSON.stringify(body)));
+    },
+    listen(name: string, onMessage: (body: unknown) => void): Subscription {
+      const subscription = connection.subscribe(subjects.plain(name), {
+        callback: (error, message) => {
+          if (error) log.error({ err: error }, 'subscription failed');
+          else onMessage(JSON.parse(decoder.decode(message.data)));
+        },
+      });
+      return { stop: () => subscription.unsubscribe() };
+    },
+
+    /** Calls back each time the connection is there again after a loss: plain messages were missed. */
+    onReconnect(call: () => void): Subscription {
+      reconnects.add(call);
+      return { stop: () => reconnects.delete(call) };
+    },
+
+    /** Waits until the server has seen everything sent so far. */
+    flush: () => connection.flush(),
+
+    /** Removes the streams: for tests that share a server. */
+    async deleteStreams(): Promise<void> {
+      for (const name of Object.values(subjects.streams))
+        await manager.streams.delete(name).catch(() => false);
+    },
+
+    async close(): Promise<void> {
+      if (!connection.isClosed()) await connection.close();
+    },
+  };
+}
+
+/** @throws when the server is too old or has a stream that differs from what is wanted. */
+async function prepare(
+  connection: NatsConnection,
+  subjects: Subjects,
+  options: StreamOptions,
+): Promise<JetStreamManager> {
+  checkServer(connection);
+  const manager = await connection.jetstreamManager();
+  await ensureStreams(manager, subjects, options);
+  return manager;
+}
+
+function connectOnce(servers: string): Promise<NatsConnection> {
+  return connect({
+    servers: servers.split(','),
+    name: 'animated-asset-service',
+    maxReconnectAttempts: -1,
+    reconnectTimeWait: 100,
+    reconnectJitter: 200,
+    pingInterval: 5_000,
+    maxPingOut: 2,
+    timeout: 5_000,
+  });
+}
+
+function connectedNow(connection: NatsConnection): boolean {
+  return (connection as unknown as { protocol: { connected: boolean } }).protocol.connected;
+}
+
+async function reportStatus(
+  connection: NatsConnection,
+  log: Log,
+  reconnects: ReadonlySet<() => void>,
+): Promise<void> {
+  for await (const { type } of connection.status()) {
+    if (type === 'disconnect') log.warn({}, 'message bus lost, reconnecting');
+    if (type !== 'reconnect') continue;
+    log.info({}, 'message bus is back');
+    for (const call of reconnects) call();
+  }
+}
+
+const noMessageFound = 10037;
+
+function ignoreMissingMessage(cause: unknown): undefined {
+  const code = (cause as { api_error?: { err_code?: number } }).api_error?.err_code;
+  if (code === noMessageFound) return;
+  throw cause;
+}
+
+type Server = { manager: JetStreamManager; stream: JetStreamClient; subjects: Subjects };
+
+type ReadOptions = {
+  of: number[];
+  after: number;
+  partitions: number;
+  onCommand: (command: Command) => boolean;
+  log: Log;
+};
+
+/** What a reader of commands is steered by. */
+export type CommandReader = { resume(): void; stop(): Promise<void> };
+
+const nsPerMs = 1_000_000;
+const readerIdleMs = 5_000;
+const maxRead = 512;
+/** Each request for messages lives this long; after trouble the client waits about as long to ask again. */
+const pullMs = 3_000;
+const heartbeatMs = 1_000;
+const reopenMs = 200;
+
+async function readCommands(
+  server: Server,
+  { of, after, partitions, onCommand, log }: ReadOptions,
+): Promise<CommandReader> {
+  const { subjects } = server;
+  const filters = of.length === partitions ? [subjects.allCommands] : of.map(subjects.commandsOf);
+  let last = after;
+  let stopped = false;
+  let wake: (() => void) | undefined;
+
+  const open = () =>
+    openReader(server, subjects.streams.commands, maxRead, {
+      deliver_policy: DeliverPolicy.StartSequence,
+      opt_start_seq: last + 1,
+      filter_subjects: filters,
+    });
+  let opened: Reader | undefined = await open();
+
+  /** Ends when no more can be taken. Nothing is missing between two deliveries, or it throws. */
+  const read = async (messages: ConsumerMessages): Promise<void> => {
+    let deliveries = 0;
+    for await (const message of messages) {
+      deliveries += 1;
+      if (stopped) return;
+      if (message.info.deliverySequence !== deliveries) throw new Error('a command was skipped');
+      last = message.seq;
+      if (!onCommand(parseCommand(message, subjects, log))) return;
+    }
+  };
+
+  const run = async (): Promise<void> => {
+    while (!stopped) {
+      const resumed = new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+      try {
+        opened ??= await open();
+        await read(opened.messages);
+        if (stopped) return;
+        // Closed rather than paused, which bounds the client's buffer: it goes on fetching in a pause.
+        await opened.close();
+        opened = undefined;
+        await resumed;
+      } catch (err) {
+        if (stopped) return;
+        log.warn({ err }, 'reading commands was interrupted, going on after the last one');
+        await opened?.close();
+        opened = undefined;
+        await delay(reopenMs);
+      }
+    }
+  };
+  const running = run();
+
+  return {
+    resume: () => wake?.(),
+    async stop() {
+      stopped = true;
+      wake?.();
+      await opened?.close();
+      await running;
+    },
+  };
+}
+
+type Reader = { messages: ConsumerMessages; pending: number; close(): Promise<void> };
+
+/**
+ * A reader of one stream, without acknowledgements; its messages end with an error when the server loses it.
+ *
+ * Not the client's ordered consumer: that one takes neither the time of its idleness nor a pause of its reader
+ * into account, and would buffer the whole stream.
+ */
+async function openReader(
+  { manager, stream }: Server,
+  name: string,
+  maxMessages: number,
+  config: Partial<ConsumerConfig>,
+): Promise<Reader> {
+  const info = await manager.consumers.add(name, {
+    ...config,
+    name: nuid.next(),
+    ack_policy: AckPolicy.None,
+    max_deliver: 1,
+    mem_storage: true,
+    num_replicas: 1,
+    inactive_threshold: readerIdleMs * nsPerMs,
+  });
+  const consumer = await stream.consumers.get(name, info.name);
+  const messages = await consumer.consume({
+    max_messages: maxMessages,
+    expires: pullMs,
+    idle_heartbeat: heartbeatMs,
+    abort_on_missing_resource: true,
+  });
+  return {
+    messages,
+    pending: info.num_pending,
+    async close() {
+      // Not waited for: it ends only for somebody who still iterates, and a server that cannot be reached forgets
+      // its consumer by itself.
+      void messages.close();
+      void manager.consumers.delete(name, info.name).catch(() => false);
+    },
+  };
+}
+
+function parseCommand(message: JsMsg, subjects: Subjects, log: Log): Command {
+  return {
+    seq: message.seq,
+    ...subjects.parseCommand(message.subject),
+    message: readMessage(message, log),
+    pending: message.info.pending,
+  };
+}
+
+/** What cannot be read becomes a message that no machine knows: it is passed, and in nobody's way. */
+function readMessage({ data, seq, subject }: JsMsg, log: Log): Command['message'] {
+  try {
+    const message = JSON.parse(decoder.decode(data));
+    if (typeof message?.type === 'string') return message;
+    log.error({ seq, subject }, 'command without a type');
+  } catch (err) {
+    log.error({ err, seq, subject }, 'command that is no JSON');
+  }
+  return { type: '' };
+}
+
+type WorkOptions = {
+  effect: string;
+  held: number;
+  onWork: (item: WorkItem) => void;
+  log: Log;
+  /** Sequences up to here were delivered before this consumer was made. */
+  givenOut: number;
+};
+
+async function takeWork(
+  { manager, stream, subjects }: Server,
+  { effect, held, onWork, log, givenOut }: WorkOptions,
+): Promise<{ stop(): Promise<void> }> {
+  const name = subjects.streams.work;
+  const open = async (): Promise<ConsumerMessages> => {
+    await manager.consumers.add(name, {
+      durable_name: effect,
+      filter_subject: subjects.workOf(effect),
+      ack_policy: AckPolicy.Explicit,
+      ack_wait: workAckWaitMs * nsPerMs,
+      max_ack_pending: maxWorkHeld,
+      max_deliver: -1,
+    });
+    const consumer = await stream.consumers.get(name, effect);
+    return consumer.consume({
+      max_messages: pulledAhead,
+      expires: pullMs,
+      idle_heartbeat: heartbeatMs,
+      abort_on_missing_resource: true,
+    });
+  };
+  let messages: ConsumerMessages | undefined = await open();
+  let stopped = false;
+  let count = 0;
+  let wake: (() => void) | undefined;
+  const release = () => {
+    count -= 1;
+    wake?.();
+  };
+
+  const take = async (from: ConsumerMessages): Promise<void> => {
+    for await (const message of from) {
+      if (stopped) return;
+      const body = readWork(message, log);
+      if (body === undefined) continue;
+      count += 1;
+      onWork(toWorkItem(message, body, { release, givenOut }));
+      while (count >= held && !stopped) {
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+    }
+  };
+  const run = async (): Promise<void> => {
+    while (!stopped) {
+      try {
+        messages ??= await open();
+        await take(messages);
+      } catch (err) {
+        if (stopped) return;
+        log.warn({ err, effect }, 'taking work was interrupted, going on');
+      }
+      messages = undefined;
+      if (!stopped) await delay(reopenMs);
+    }
+  };
+  const running = run();
+  return {
+    async stop() {
+      stopped = true;
+      await messages?.close();
+      wake?.();
+      await running;
+    },
+  };
+}
+
+/** @param release called once, when the item is this worker's no more. */
+function toWorkItem(
+  message: JsMsg,
+  body: unknown,
+  { release, givenOut }: { release: () => void; givenOut: number },
+): WorkItem {
+  let isHeld = true;
+  const letGo = () => {
+    if (isHeld) release();
+    isHeld = false;
+  };
+  return {
+    body,
+    seq: message.seq,
+    deliveries: message.info.deliveryCount + (message.seq <= givenOut ? 1 : 0),
+    keep: () => message.working(),
+    async done() {
+      letGo();
+      await message.ackAck();
+    },
+    back() {
+      letGo();
+      message.nak();
+    },
+    forget: letGo,
+  };
+}
+
+/** Work that nobody can read is taken out of the queue. */
+function readWork(message: JsMsg, log: Log): unknown {
+  try {
+    return JSON.parse(decoder.decode(message.data));
+  } catch (err) {
+    log.error({ err, seq: message.seq, subject: message.subject }, 'work that is no JSON');
+    message.term();
+    return;
+  }
+}
+
+type ReplayOptions = { subject: string; sinceTs: number; signal?: AbortSignal };
+
+async function* replayFacts(
+  server: Server,
+  { subject, sinceTs, signal }: ReplayOptions,
+): AsyncGenerator<unknown> {
+  const reader = await openReader(server, server.subjects.streams.facts, 256, {
+    deliver_policy: DeliverPolicy.StartTime,
+    opt_start_time: new Date(sinceTs).toISOString(),
+    filter_subjects: [subject],
+  });
+  const leave = () => void reader.messages.close();
+  signal?.addEventListener('abort', leave, { once: true });
+  let left = reader.pending;
+  try {
+    if (left === 0 || signal?.aborted) return;
+    for await (const message of reader.messages) {
+      yield JSON.parse(decoder.decode(message.data));
+      left -= 1;
+      // Some may have grown too old to be kept meanwhile.
+      if (left <= 0 || message.info.pending === 0 || signal?.aborted) return;
+    }
+  } finally {
+    signal?.removeEventListener('abort', leave);
+    await reader.close();
+  }
+}

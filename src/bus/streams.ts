@@ -1,0 +1,104 @@
+/**
+ * The three streams and what the server must be able to do.
+ *
+ * Old servers drop settings they do not know without a word, so what comes back is compared with what was
+ * asked for, and a server that is too old is refused.
+ */
+import {
+  type JetStreamManager,
+  type NatsConnection,
+  RetentionPolicy,
+  StorageType,
+  type StreamConfig,
+} from 'nats';
+import { sse } from '../../schemas/limits.ts';
+import type { Subjects } from './subjects.ts';
+
+const minServer: [major: number, minor: number] = [2, 12];
+const ns = 1_000_000;
+const duplicateWindowMs = 10 * 60_000;
+/** Above every stored position with room for messages whose positions were not flushed yet. */
+const restartGap = 1_000_000;
+
+export type StreamOptions = {
+  replicas: number;
+  /** Highest stored position: a command stream that is made anew begins above it (architecture 3a). */
+  lastPosition: () => Promise<number>;
+};
+
+/** @throws when the server is older than 2.12 or has no JetStream. */
+export function checkServer(connection: NatsConnection): void {
+  const version = connection.info?.version ?? '0';
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  if (major < minServer[0] || (major === minServer[0] && minor < minServer[1])) {
+    throw new Error(`nats-server ${version} is too old: ${minServer.join('.')} or newer is needed`);
+  }
+  if (connection.info?.jetstream !== true)
+    throw new Error('nats-server runs without JetStream: start it with -js');
+}
+
+/** Makes the streams that are missing and checks those that are there. Safe to repeat and to race. */
+export async function ensureStreams(
+  manager: JetStreamManager,
+  subjects: Subjects,
+  { replicas, lastPosition }: StreamOptions,
+): Promise<void> {
+  const common = {
+    storage: StorageType.File,
+    num_replicas: replicas,
+    duplicate_window: duplicateWindowMs * ns,
+    allow_direct: true,
+  };
+  await ensure(manager, {
+    ...common,
+    name: subjects.streams.facts,
+    subjects: [subjects.allFacts],
+    retention: RetentionPolicy.Limits,
+    max_age: sse.keptHours * 3_600_000 * ns,
+  });
+  await ensure(manager, {
+    ...common,
+    name: subjects.streams.work,
+    subjects: [subjects.allWork],
+    retention: RetentionPolicy.Workqueue,
+  });
+  await ensure(
+    manager,
+    {
+      ...common,
+      name: subjects.streams.commands,
+      subjects: [subjects.commandsPublished],
+      retention: RetentionPolicy.Limits,
+      subject_transform: { src: subjects.commandsPublished, dest: subjects.commandTransform },
+    },
+    async () => {
+      const last = await lastPosition();
+      return last === 0 ? {} : { first_seq: last + restartGap };
+    },
+  );
+}
+
+type Config = Partial<StreamConfig> & { name: string };
+
+async function ensure(
+  manager: JetStreamManager,
+  config: Config,
+  onCreate: () => Promise<Partial<StreamConfig>> = async () => ({}),
+): Promise<void> {
+  const info = await manager.streams.info(config.name).catch(ignoreMissing);
+  const found = info?.config ?? (await manager.streams.add({ ...config, ...(await onCreate()) })).config;
+  for (const key of ['retention', 'subjects', 'subject_transform', 'num_replicas'] as const) {
+    if (config[key] === undefined || JSON.stringify(found[key]) === JSON.stringify(config[key])) continue;
+    throw new Error(
+      `stream ${config.name} has ${key} ${JSON.stringify(found[key])}, wanted ${JSON.stringify(config[key])}`,
+    );
+  }
+}
+
+const streamNotFound = 10059;
+
+function ignoreMissing(cause: unknown): undefined {
+  const code = (cause as { api_error?: { err_code?: number } }).api_error?.err_code;
+  if (code === streamNotFound) return;
+  throw cause;
+}

@@ -1,0 +1,138 @@
+/**
+ * Actor documents: one per asset, per webhook delivery. The document is the truth (invariant I1): state,
+ * version, facts, asked-for work, timers and the last applied message are one write.
+ */
+import type { AnyBulkWriteOperation, Collection, Db, Document } from 'mongodb';
+
+/** A fact as stored: `seq` and `n` say which message caused it and its place among that message's facts. */
+export type StoredFact = { seq: number; n: number; ts: number; event: string } & Record<string, unknown>;
+
+/** Work that a message asked for, kept until the partition's position has passed that message. */
+export type StoredWork = { seq: number; n: number; effect: string; params: unknown };
+
+/** A timer: due at `at` (unix ms). `armed` is the version that set it, so that a stale firing is known. */
+export type StoredTimer = {
+  id: string;
+  at: number;
+  armed: number;
+  event: { type: string } & Record<string, unknown>;
+};
+
+export type ActorDocument = {
+  _id: string;
+  project: string;
+  partition: number;
+  /** Number of steps stored. 0: made by a request, START not applied yet. */
+  version: number;
+  /** Sequence of the last applied message. */
+  seq: number;
+  machine: { version: number; value: unknown; context: unknown };
+  /** State as a path, `pending.vision.asked`, and since when (unix ms). */
+  state: string;
+  enteredTs: number;
+  timers: StoredTimer[];
+  /** Due time of the earliest timer, null without one. */
+  dueTs: number | null;
+  facts: StoredFact[];
+  work: StoredWork[];
+  createdTs: number;
+  updatedTs: number;
+  /** Fields of the kind's own that queries need. */
+  index: Record<string, unknown>;
+};
+
+/** A document as the owner holds it while it works on a batch. */
+export type ActorWrite = {
+  /** Version as loaded: another one in the store means that another writer was here (fenced). */
+  loadedVersion: number;
+  next: ActorDocument;
+  /** Facts to append; `resetFacts` replaces all of them instead, when a new run begins. */
+  newFacts: StoredFact[];
+  resetFacts: boolean;
+};
+
+export type ActorStore = ReturnType<typeof createActorStore>;
+
+const durable = { writeConcern: { w: 'majority', journal: true } } as const;
+
+/** The collection of one kind. `indexes` are the kind's own. */
+export function createActorStore(db: Db, name: string, indexes: Document[] = []) {
+  const actors: Collection<ActorDocument> = db.collection(name);
+
+  return {
+    async ensureIndexes(): Promise<void> {
+      await actors.createIndexes([
+        { key: { partition: 1, dueTs: 1 }, partialFilterExpression: { dueTs: { $type: 'number' } } },
+        { key: { createdTs: 1 }, name: 'unstarted', partialFilterExpression: { version: 0 } },
+        ...indexes.map((key) => ({ key: key as Record<string, 1 | -1> })),
+      ]);
+    },
+
+    async load(ids: string[]): Promise<ActorDocument[]> {
+      return actors.find({ _id: { $in: ids } }).toArray();
+    },
+
+    async find(id: string): Promise<ActorDocument | undefined> {
+      return (await actors.findOne({ _id: id })) ?? undefined;
+    },
+
+    /** Adds a document at version 0. Answers false when there is one with this id already. */
+    async insert(document: ActorDocument): Promise<boolean> {
+      try {
+        await actors.insertOne(document, durable);
+        return true;
+      } catch (cause) {
+        if (isDuplicate(cause)) return false;
+        throw cause;
+      }
+    },
+
+    /** Stores the next versions in one round trip. Answers false when one of them was fenced. */
+    async write(writes: ActorWrite[]): Promise<boolean> {
+      if (writes.length === 0) return true;
+      const result = await actors.bulkWrite(writes.map(toOperation), { ordered: false, ...durable });
+      return result.matchedCount === writes.length;
+    },
+
+    /** Documents with a timer due before a time, in some partitions, most overdue first. */
+    async due(partitions: number[], beforeTs: number, limit: number): Promise<ActorDocument[]> {
+      return actors
+        .find({ partition: { $in: partitions }, dueTs: { $lte: beforeTs } })
+        .sort({ dueTs: 1 })
+        .limit(limit)
+        .project<ActorDocument>({ project: 1, partition: 1, version: 1, timers: 1, dueTs: 1 })
+        .toArray();
+    },
+
+    /** Documents whose first message never arrived. */
+    async unstarted(beforeTs: number, limit: number): Promise<{ _id: string; project: string }[]> {
+      return actors
+        .find({ version: 0, createdTs: { $lte: beforeTs } })
+        .limit(limit)
+        .project<{ _id: string; project: string }>({ project: 1 })
+        .toArray();
+    },
+
+    /** For queries of the kind's own module. */
+    collection: actors,
+  };
+}
+
+function toOperation({
+  loadedVersion,
+  next,
+  newFacts,
+  resetFacts,
+}: ActorWrite): AnyBulkWriteOperation<ActorDocument> {
+  const { _id, project, facts, createdTs, ...changing } = next;
+  const filter = { _id, version: loadedVersion };
+  if (resetFacts) return { updateOne: { filter, update: { $set: { ...changing, facts } } } };
+  if (newFacts.length === 0) return { updateOne: { filter, update: { $set: changing } } };
+  return { updateOne: { filter, update: { $set: changing, $push: { facts: { $each: newFacts } } } } };
+}
+
+const duplicateKey = 11000;
+
+export function isDuplicate(cause: unknown): boolean {
+  return (cause as { code?: unknown }).code === duplicateKey;
+}

@@ -1,0 +1,154 @@
+/**
+ * The store: one connection to MongoDB and a part per collection. MongoDB's own types stay in this folder.
+ *
+ * Writes are on a majority and journaled, reads see what a majority has (architecture 6). Every operation has
+ * an end: the driver's own time limits cover waiting for a server, for a connection and for the answer.
+ */
+import {
+  type Db,
+  MongoClient,
+  MongoNetworkError,
+  MongoNotConnectedError,
+  MongoOperationTimeoutError,
+  MongoServerError,
+  MongoServerSelectionError,
+  MongoTopologyClosedError,
+} from 'mongodb';
+import pRetry from 'p-retry';
+import { isDuplicate } from './actors.ts';
+import { createAssetStore } from './assets.ts';
+import { createAttemptStore } from './attempts.ts';
+import { createPartitionStore } from './partitions.ts';
+import { createProjectStore, inTransaction, type NewProject } from './projects.ts';
+import { createQuotaStore } from './quota.ts';
+import { createSessionStore } from './sessions.ts';
+import { createUploadStore } from './uploads.ts';
+import { createUserStore, type NewUser } from './users.ts';
+
+export type StoreLog = {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+};
+
+export type Store = ReturnType<typeof createParts> & {
+  /** @throws when the store does not answer. */
+  ping(signal: AbortSignal): Promise<void>;
+  close(): Promise<void>;
+};
+
+const connectMs = 30_000;
+/** Longest silence of a server that has been asked something. */
+const answerMs = 10_000;
+/** Longest wait for a server, and for one of its connections. */
+const waitMs = 5_000;
+const maxConnections = 50;
+
+/**
+ * Connects, tried again for half a minute, and makes the indexes that are missing. Safe to repeat.
+ *
+ * @throws when the server is not to be had in time, or the signal's reason.
+ */
+export async function openStore(
+  url: string,
+  databaseName: string,
+  { log, signal }: { log: StoreLog; signal?: AbortSignal },
+): Promise<Store> {
+  const connect = async () => {
+    const client = new MongoClient(url, {
+      w: 'majority',
+      journal: true,
+      readConcernLevel: 'majority',
+      retryWrites: true,
+      maxPoolSize: maxConnections,
+      serverSelectionTimeoutMS: waitMs,
+      waitQueueTimeoutMS: waitMs,
+      connectTimeoutMS: waitMs,
+      socketTimeoutMS: answerMs,
+    });
+    try {
+      return await client.connect();
+    } catch (cause) {
+      await client.close();
+      throw cause;
+    }
+  };
+  const client = await pRetry(connect, {
+    retries: 30,
+    minTimeout: 100,
+    maxTimeout: 2_000,
+    maxRetryTime: connectMs,
+    ...(signal ? { signal } : {}),
+    onFailedAttempt: ({ error, attemptNumber }) =>
+      log.warn({ attempt: attemptNumber, reason: error.message }, 'the store does not answer'),
+  });
+
+  const db = client.db(databaseName);
+  const parts = createParts(db, client);
+  try {
+    await ensureIndexes(Object.values(parts));
+  } catch (cause) {
+    await client.close();
+    throw cause;
+  }
+  return {
+    ...parts,
+    async ping(signal) {
+      signal.throwIfAborted();
+      const aborted = new Promise<never>((_, reject) => {
+        signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+      });
+      await Promise.race([db.command({ ping: 1 }), aborted]);
+    },
+    close: () => client.close(),
+  };
+}
+
+/**
+ * Whether an error of the store means that it cannot be reached, rather than that a request was wrong: such a
+ * request is answered 503 and may be sent again.
+ */
+export function isStoreOutage(cause: unknown): boolean {
+  return (
+    cause instanceof MongoNetworkError ||
+    cause instanceof MongoServerSelectionError ||
+    cause instanceof MongoOperationTimeoutError ||
+    cause instanceof MongoTopologyClosedError ||
+    cause instanceof MongoNotConnectedError ||
+    (cause instanceof MongoServerError && cause.hasErrorLabel('RetryableWriteError'))
+  );
+}
+
+/** Whether an insert failed because a record with a unique value of its own was there first. */
+export const isTaken = isDuplicate;
+
+function createParts(db: Db, client: MongoClient) {
+  const users = createUserStore(db);
+  const projects = createProjectStore(db, client);
+  return {
+    users,
+    projects,
+    sessions: createSessionStore(db),
+    attempts: createAttemptStore(db),
+    uploads: createUploadStore(db),
+    assets: createAssetStore(db),
+    quota: createQuotaStore(db),
+    partitions: createPartitionStore(db),
+    accounts: {
+      /** Adds a user with a first project, both or neither. @throws isTaken when the e-mail is taken. */
+      async create(user: NewUser, project: NewProject): Promise<void> {
+        await inTransaction(client, async (session) => {
+          await users.insert(user, session);
+          await projects.insert(project, session);
+        });
+      },
+    },
+  };
+}
+
+async function ensureIndexes(parts: object[]): Promise<void> {
+  await Promise.all(
+    parts.map((part) =>
+      'ensureIndexes' in part ? (part.ensureIndexes as () => Promise<void>)() : undefined,
+    ),
+  );
+}

@@ -1,0 +1,72 @@
+/**
+ * Sessions: who is signed in. Only the SHA-256 of a token is stored, so that a stolen copy of the database
+ * signs nobody in. A TTL index removes what has expired; readers check the time all the same, since MongoDB
+ * removes about once a minute.
+ */
+import type { Collection, Db } from 'mongodb';
+
+/** Times are unix ms. */
+export type SessionRecord = {
+  /** SHA-256 of the token, base64url. */
+  hash: string;
+  /** Names the session where its token must not be shown. */
+  id: string;
+  userId: string;
+  createdTs: number;
+  /** When it was last extended. */
+  touchedTs: number;
+  expiresTs: number;
+};
+
+export type SessionStore = ReturnType<typeof createSessionStore>;
+
+type SessionDocument = Omit<SessionRecord, 'hash' | 'expiresTs'> & { _id: string; expiresAt: Date };
+
+const durable = { writeConcern: { w: 'majority', journal: true } } as const;
+
+export function createSessionStore(db: Db) {
+  const sessions: Collection<SessionDocument> = db.collection('sessions');
+
+  return {
+    async ensureIndexes(): Promise<void> {
+      await sessions.createIndexes([
+        { key: { userId: 1 } },
+        { key: { id: 1 } },
+        { key: { expiresAt: 1 }, expireAfterSeconds: 0 },
+      ]);
+    },
+
+    async insert({ hash, expiresTs, ...session }: SessionRecord): Promise<void> {
+      await sessions.insertOne({ _id: hash, ...session, expiresAt: new Date(expiresTs) }, durable);
+    },
+
+    async find(hash: string): Promise<SessionRecord | undefined> {
+      const document = await sessions.findOne({ _id: hash });
+      return document ? toRecord(document) : undefined;
+    },
+
+    /** Whether the session of that name has neither ended nor expired. */
+    async isAlive(id: string, now: number): Promise<boolean> {
+      return (await sessions.findOne({ id, expiresAt: { $gt: new Date(now) } })) !== null;
+    },
+
+    /** Extends a session. Answers false when it has ended meanwhile. */
+    async touch(hash: string, touchedTs: number, expiresTs: number): Promise<boolean> {
+      const result = await sessions.updateOne(
+        { _id: hash },
+        { $set: { touchedTs, expiresAt: new Date(expiresTs) } },
+        durable,
+      );
+      return result.matchedCount === 1;
+    },
+
+    /** Ends a session. Safe to repeat: answers false when it had ended before. */
+    async remove(hash: string): Promise<boolean> {
+      return (await sessions.deleteOne({ _id: hash }, durable)).deletedCount === 1;
+    },
+  };
+}
+
+function toRecord({ _id: hash, expiresAt, ...rest }: SessionDocument): SessionRecord {
+  return { hash, ...rest, expiresTs: expiresAt.getTime() };
+}
