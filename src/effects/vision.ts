@@ -1,0 +1,44 @@
+/**
+ * Looks at the source: refuses it, or plans its motion.
+ *
+ * Safe to repeat; a remote model is then paid twice, which is why lost work is resumed by the machine.
+ *
+ * @throws {EffectError} `vision_blocked`, `source_unsupported`, `quota_exceeded` (permanent), else transient.
+ */
+import type { AssetEffects } from '../../machines/asset.ts';
+import type { AssetMessage } from '../../schemas/asset-messages.ts';
+import { EffectError } from '../../schemas/errors.ts';
+import type { EffectContext, EffectDeps } from './deps.ts';
+import { readWork } from './files.ts';
+import { withLimit } from './limit.ts';
+import { seedOf } from './seed.ts';
+
+/** The machine's own timer ends the stage; the effect is cut off a little later, so that one clock decides. */
+const graceMs = 1_000;
+
+export async function vision(
+  { run, stage, attempt, source, options }: AssetEffects['vision'],
+  { id, project, signal, send }: EffectContext,
+  deps: EffectDeps,
+): Promise<AssetMessage> {
+  const ref = { run, stage, attempt };
+  // The first paid call of the run: the plan may have changed since it was accepted.
+  if (!(await deps.mayRun(project, options.model))) {
+    throw new EffectError('quota_exceeded', `the plan of ${project} no longer has model ${options.model}`);
+  }
+  await send({ type: 'WORK_STARTED', ts: deps.now(), ...ref });
+  const request = {
+    image: {
+      contentType: source.contentType,
+      read: (until: AbortSignal) => readWork(deps.storage, source.key, until),
+    },
+    motion: options.motion,
+    mode: options.mode,
+    seed: seedOf(options.seed, id, run),
+    ...(options.promptOverride === null ? {} : { promptOverride: options.promptOverride }),
+  };
+  const { prompt, plan } = await withLimit(signal, deps.visionTimeoutMs + graceMs, (limited) =>
+    deps.vision.describe(request, limited),
+  );
+  return { type: 'VISION_COMPLETED', ts: deps.now(), ...ref, prompt, motionPlan: plan };
+}
