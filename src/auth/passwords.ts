@@ -1,0 +1,80 @@
+/**
+ * Passwords: argon2id, a few at a time. A hash takes tens of milliseconds of a core and 19 MB, so their number
+ * is bounded, running and waiting; who comes beyond that is told to come again.
+ */
+import { availableParallelism } from 'node:os';
+import { hash, verify } from '@node-rs/argon2';
+
+/** Too many passwords are being checked. `retryAfterMs`: when it is worth another try. */
+export class BusyError extends Error {
+  override readonly name = 'BusyError';
+  readonly retryAfterMs: number;
+
+  constructor(message: string, retryAfterMs: number) {
+    super(message);
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+export type Passwords = ReturnType<typeof createPasswords>;
+
+/** OWASP's second choice for argon2id: 19 MiB, two passes, one lane. */
+const cost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
+/** The hash of 32 random bytes that nobody knows: what is checked where there is no hash. */
+const dummy =
+  '$argon2id$v=19$m=19456,t=2,p=1$d+wtSaaRReLmNm62KrOopg$avdUWYbEV2eXBUih6DjOvCmq4oicUI6ER1GN6bAkhJU';
+const maxQueued = 64;
+const busyRetryMs = 2_000;
+
+/** @param concurrent hashes at once; the rest waits in a bounded queue. */
+export function createPasswords({ concurrent = availableParallelism() }: { concurrent?: number } = {}) {
+  const turns = createTurns(concurrent);
+
+  return {
+    /** @returns argon2id in PHC form, its parameters included. @throws {BusyError} */
+    async hash(password: string): Promise<string> {
+      return turns.run(() => hash(password, cost));
+    },
+
+    /**
+     * Whether a password fits a stored hash. Without one (no such user, or no password) it takes as long and
+     * answers false, so that the time does not tell who has an account.
+     *
+     * @throws {BusyError}
+     */
+    async verify(stored: string | null, password: string): Promise<boolean> {
+      return turns.run(async () => {
+        const fits = await verify(stored ?? dummy, password);
+        return stored !== null && fits;
+      });
+    },
+  };
+}
+
+/** Lets `concurrent` tasks run and `maxQueued` wait. */
+function createTurns(concurrent: number) {
+  const waiting: (() => void)[] = [];
+  let running = 0;
+
+  return {
+    async run<T>(task: () => Promise<T>): Promise<T> {
+      if (running < concurrent) running += 1;
+      else await queue();
+      try {
+        return await task();
+      } finally {
+        const next = waiting.shift();
+        // The turn is handed on, so that nobody gets in between.
+        if (next) next();
+        else running -= 1;
+      }
+    },
+  };
+
+  function queue(): Promise<void> {
+    if (waiting.length >= maxQueued) throw new BusyError('too many passwords are being checked', busyRetryMs);
+    return new Promise((resolve) => {
+      waiting.push(resolve);
+    });
+  }
+}

@@ -1,0 +1,276 @@
+/**
+ * The three streams of server-sent events (specification 4.4, decisions 5): by project key for pages, by session
+ * for one asset and for a whole project. What they show is src/sse; here is who may see it.
+ *
+ * A browser never comes back after a refusal, so a stream that was open before (it sends Last-Event-ID) is not
+ * refused for a passing trouble: it is answered 200, a long `retry:`, and the end.
+ */
+import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { EventName } from '../../schemas/events.ts';
+import { perMinute, proxy } from '../../schemas/limits.ts';
+import { type Session, tokenIn } from '../auth/sessions.ts';
+import type { Client, Hub } from '../sse/hub.ts';
+import type { Filter, Grant } from '../sse/listener.ts';
+import { isStoreOutage } from '../store/client.ts';
+import { type Answer, answerJson, type Exchange, writeHead } from './exchange.ts';
+import { type RawRoute, rawRoute } from './route.ts';
+import type { Services } from './services.ts';
+
+export type EventPorts = {
+  hub: Pick<Hub, 'open' | 'postpone'>;
+  findAsset(id: string): Promise<{ projectId: string } | undefined>;
+  findProjectByKey(key: string): Promise<{ id: string } | undefined>;
+};
+
+type EventServices = Pick<Services, 'sessions' | 'rateLimit' | 'config'> & {
+  store: { projects: Pick<Services['store']['projects'], 'findOwned'> };
+};
+
+/** The routes of the three streams, with HEAD, and OPTIONS for the one that other origins read. */
+export function eventRoutes(ports: EventPorts): RawRoute[] {
+  const streams: { path: string; summary: string; judge: Judge; headers: Record<string, string> }[] = [
+    {
+      path: '/v1/:key/events/:asset',
+      summary: 'Stream the events of an asset by project key',
+      judge: (head) => judgeKey(head, ports),
+      headers: anyOrigin,
+    },
+    {
+      path: '/api/assets/:id/events',
+      summary: 'Stream the events of an asset',
+      judge: (head, services) => judgeAsset(head, services, ports),
+      headers: {},
+    },
+    {
+      path: '/api/projects/:id/activity',
+      summary: 'Stream the events of a project',
+      judge: judgeProject,
+      headers: {},
+    },
+  ];
+  const routes = streams.flatMap(({ path, summary, judge, headers }) =>
+    (['get', 'head'] as const).map((method) =>
+      rawRoute({
+        method,
+        path,
+        ...(method === 'get' ? { summary } : {}),
+        handle: (res, req, services, exchange) =>
+          answerStream(readStreamHead(req), { res, services, exchange, ports, judge, headers }),
+      }),
+    ),
+  );
+  const preflight = rawRoute({
+    method: 'options',
+    path: '/v1/:key/events/:asset',
+    handle(res, _req, _services, exchange) {
+      writeHead(exchange, 204, preflightHeaders);
+      res.endWithoutBody();
+      exchange.done(204);
+    },
+  });
+  return [...routes, preflight];
+}
+
+/** What is read of a request before anything is awaited. */
+type StreamHead = {
+  isHead: boolean;
+  params: [string, string];
+  lastEventId: string;
+  types: string | null;
+  cookie: string;
+};
+
+/** Who may see what; or the answer that refuses. `headers` go to either. */
+type Verdict =
+  | { projectId: string; filter: Filter; grant: Grant; headers?: Record<string, string> }
+  | Refusal;
+
+type Refusal = Answer & { isPassing?: boolean };
+
+type Judge = (head: StreamHead, services: EventServices) => Promise<Verdict>;
+
+type StreamContext = {
+  res: HttpResponse;
+  services: EventServices;
+  exchange: Exchange;
+  ports: EventPorts;
+  judge: Judge;
+  headers: Record<string, string>;
+};
+
+const anyOrigin = { 'Access-Control-Allow-Origin': '*', 'Access-Control-Expose-Headers': 'X-Request-Id' };
+
+const preflightHeaders = {
+  ...anyOrigin,
+  'Access-Control-Allow-Methods': 'GET, HEAD, OPTIONS',
+  'Access-Control-Allow-Headers': 'Last-Event-ID, Cache-Control, X-Request-Id',
+  'Access-Control-Max-Age': String(proxy.preflightMaxAgeSeconds),
+};
+
+const unavailable: Refusal = {
+  status: 503,
+  body: { error: 'unavailable' },
+  headers: { 'Retry-After': '2' },
+  isPassing: true,
+};
+const notFound: Refusal = { status: 404, body: { error: 'not found' } };
+
+function readStreamHead(req: HttpRequest): StreamHead {
+  const query = new URLSearchParams(req.getQuery() ?? '');
+  return {
+    isHead: req.getMethod() === 'head',
+    params: [decode(req.getParameter(0)), decode(req.getParameter(1))],
+    lastEventId: req.getHeader('last-event-id') || (query.get('last_event_id') ?? ''),
+    types: query.get('types'),
+    cookie: req.getHeader('cookie'),
+  };
+}
+
+async function answerStream(head: StreamHead, context: StreamContext): Promise<void> {
+  const { exchange, services, ports, judge } = context;
+  const client: Client = { isGone: false };
+  exchange.onAborted(() => {
+    client.isGone = true;
+    client.onGone?.();
+  });
+  const verdict = await judge(head, services).catch((cause: unknown): Verdict => {
+    if (isStoreOutage(cause)) return unavailable;
+    throw cause;
+  });
+  if (!exchange.isOpen) return;
+  const headers = { 'X-Request-Id': exchange.requestId, ...context.headers, ...verdict.headers };
+  if ('status' in verdict) return refuse(verdict, head, context, headers);
+  if (head.isHead) return answerHead(exchange, headers);
+
+  // From here on a failure can no longer be answered: it cuts the stream.
+  const opened = await ports.hub.open(exchange.res, {
+    projectId: verdict.projectId,
+    filter: verdict.filter,
+    grant: verdict.grant,
+    lastEventId: head.lastEventId,
+    headers,
+    client,
+    onEnd: () => exchange.done(200),
+  });
+  if (opened === 'open') exchange.hasBegun = true;
+  if (opened === 'unavailable') refuse(unavailable, head, context, headers);
+}
+
+function refuse(
+  { status, body, isPassing, headers: own }: Refusal,
+  head: StreamHead,
+  { exchange, ports, headers: common }: StreamContext,
+  headers: Record<string, string>,
+): void {
+  if (!exchange.isOpen) return;
+  if (isPassing && head.lastEventId !== '' && !head.isHead) {
+    ports.hub.postpone(exchange.res, headers);
+    exchange.done(200);
+    return;
+  }
+  answerJson(exchange, { status, body, headers: { ...common, ...own } }, { isHead: head.isHead });
+}
+
+function answerHead(exchange: Exchange, { 'X-Request-Id': _, ...headers }: Record<string, string>): void {
+  exchange.res.cork(() => {
+    writeHead(exchange, 200, {
+      ...headers,
+      'Content-Type': 'text/event-stream',
+      'Cache-Control': 'no-store, no-transform',
+    });
+    exchange.res.endWithoutBody();
+  });
+  exchange.done(200);
+}
+
+// ── Who may see what ────────────────────────────────────────────────────────────────────────────
+
+async function judgeKey(head: StreamHead, ports: EventPorts): Promise<Verdict> {
+  const [key, assetId] = head.params;
+  const types = parseTypes(head.types);
+  if ('status' in types) return types;
+  const project = await ports.findProjectByKey(key);
+  if (!project) return { status: 403, body: { error: 'unknown project key' } };
+  const asset = await ports.findAsset(assetId);
+  if (asset?.projectId !== project.id) return notFound;
+  const filter = { assetId, isLifecycleOnly: true, ...types };
+  return { projectId: project.id, filter, grant: { kind: 'key', key } };
+}
+
+async function judgeAsset(head: StreamHead, services: EventServices, ports: EventPorts): Promise<Verdict> {
+  const [assetId] = head.params;
+  return judgeOwner(head, services, async (userId) => {
+    const asset = await ports.findAsset(assetId);
+    const project = asset && (await services.store.projects.findOwned(asset.projectId, userId));
+    return project && { projectId: project.id, assetId };
+  });
+}
+
+async function judgeProject(head: StreamHead, services: EventServices): Promise<Verdict> {
+  const [projectId] = head.params;
+  return judgeOwner(head, services, async (userId) => {
+    const project = await services.store.projects.findOwned(projectId, userId);
+    return project && { projectId: project.id };
+  });
+}
+
+/** @param find what the user may see of what is asked for; undefined: it is not there, or someone else's. */
+async function judgeOwner(
+  head: StreamHead,
+  services: EventServices,
+  find: (userId: string) => Promise<{ projectId: string; assetId?: string } | undefined>,
+): Promise<Verdict> {
+  const session = await findSession(head.cookie, services);
+  if (!session) return { status: 401, body: { error: 'authentication required' } };
+  const { id: sessionId, userId, renewed } = session;
+  const { rateLimit, config } = services;
+  const waitMs = rateLimit.take(userId, perMinute.other * (config.rateLimitFactor ?? 1));
+  if (waitMs > 0) return rateLimited(waitMs);
+  const types = parseTypes(head.types);
+  if ('status' in types) return types;
+  const found = await find(userId);
+  if (!found) return notFound;
+  const { projectId, ...asset } = found;
+  return {
+    projectId,
+    filter: { ...asset, isLifecycleOnly: false, ...types },
+    grant: { kind: 'user', userId, sessionId },
+    ...(renewed === undefined ? {} : { headers: { 'Set-Cookie': renewed } }),
+  };
+}
+
+async function findSession(cookie: string, { sessions }: EventServices): Promise<Session | undefined> {
+  const token = tokenIn(cookie);
+  return token === undefined ? undefined : sessions.find(token);
+}
+
+function rateLimited(waitMs: number): Refusal {
+  return {
+    status: 429,
+    body: { error: 'rate limited', retry_after_ms: waitMs },
+    headers: { 'Retry-After': String(Math.max(1, Math.ceil(waitMs / 1_000))) },
+    isPassing: true,
+  };
+}
+
+/** Names of events, separated by commas; all of them when nothing is asked for. */
+function parseTypes(text: string | null): { types?: ReadonlySet<EventName> } | Answer {
+  if (text === null || text === '') return {};
+  const types = new Set<EventName>();
+  for (const name of text.split(',').slice(0, EventName.options.length + 1)) {
+    const { data } = EventName.safeParse(name.trim());
+    // A misspelt name would be a stream that is silent for ever.
+    if (!data) return { status: 400, body: { error: 'types: unknown event name' } };
+    types.add(data);
+  }
+  return { types };
+}
+
+/** A path segment as text; half an escape is nobody's id. */
+function decode(segment: string | undefined): string {
+  try {
+    return decodeURIComponent(segment ?? '');
+  } catch {
+    return '';
+  }
+}

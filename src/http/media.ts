@@ -1,0 +1,88 @@
+/**
+ * GET /media/{asset_id}/{run}-{hash}.mp4 and .jpg: finished media, public and for ever the same (decisions 3,
+ * mp4_url). They need no key: the hash is what nobody can guess.
+ */
+import type { HttpRequest } from 'uWebSockets.js';
+import { proxy } from '../../schemas/limits.ts';
+import { StorageError } from '../media/storage.ts';
+import { LimitError } from '../sse/limiter.ts';
+import { answerJson, type Exchange, writeHead } from './exchange.ts';
+import type { MediaFiles } from './media-files.ts';
+import { type RawRoute, rawRoute } from './route.ts';
+import { type MediaKind, type MediaServer, readMediaHead } from './serve-media.ts';
+
+export type MediaPorts = { files: Pick<MediaFiles, 'find'>; media: MediaServer };
+
+const path = '/media/:asset/:file';
+
+/** The routes of finished media. */
+export function mediaRoutes({ files, media }: MediaPorts): RawRoute[] {
+  const answer = async (req: HttpRequest, exchange: Exchange, isHead: boolean): Promise<void> => {
+    const key = `media/${req.getParameter(0)}/${req.getParameter(1)}`;
+    const head = readMediaHead(req, isHead);
+    try {
+      const file = keyForm.test(key) ? await files.find(key) : undefined;
+      if (!file) {
+        return answerJson(
+          exchange,
+          { status: 404, body: { error: 'not found' }, headers: anyOrigin },
+          { isHead },
+        );
+      }
+      await media.serve({ exchange, head, file, kind, headers: {} });
+    } catch (cause) {
+      if (!isStorageOutage(cause) || exchange.hasBegun) throw cause;
+      answerJson(exchange, { ...unavailable, headers: { ...anyOrigin, ...unavailable.headers } }, { isHead });
+    }
+  };
+
+  return [
+    ...(['get', 'head'] as const).map((method) =>
+      rawRoute({
+        method,
+        path,
+        ...(method === 'get' ? { summary: 'Read a finished animation or poster' } : {}),
+        handle: (_res, req, _services, exchange) => answer(req, exchange, method === 'head'),
+      }),
+    ),
+    rawRoute({
+      method: 'options',
+      path,
+      handle(res, _req, _services, exchange) {
+        writeHead(exchange, 204, {
+          ...anyOrigin,
+          'Access-Control-Allow-Methods': 'GET, HEAD, OPTIONS',
+          'Access-Control-Allow-Headers': 'Range, If-Range, If-None-Match, If-Modified-Since, X-Request-Id',
+          'Access-Control-Max-Age': String(proxy.preflightMaxAgeSeconds),
+        });
+        res.endWithoutBody();
+        exchange.done(204);
+      },
+    }),
+  ];
+}
+
+/** Whether storage cannot be read just now: the request may be sent again. */
+export function isStorageOutage(cause: unknown): boolean {
+  return cause instanceof StorageError || cause instanceof LimitError;
+}
+
+export const unavailable = { status: 503, body: { error: 'unavailable' }, headers: { 'Retry-After': '2' } };
+
+const keyForm = /^media\/\w{1,64}\/\d{1,9}-[\w-]{8,128}\.(mp4|jpg)$/;
+
+const anyOrigin = {
+  'Access-Control-Allow-Origin': '*',
+  'Access-Control-Expose-Headers': 'ETag, Content-Length, Content-Range, Accept-Ranges, X-Request-Id',
+  'Cross-Origin-Resource-Policy': 'cross-origin',
+};
+
+const kind: MediaKind = {
+  name: 'media',
+  headers: {
+    'Cache-Control': 'public, max-age=31536000, immutable',
+    'X-Content-Type-Options': 'nosniff',
+    'Timing-Allow-Origin': '*',
+    ...anyOrigin,
+  },
+};

@@ -1,0 +1,90 @@
+/**
+ * Posters of sources that have no finished asset (decisions 4, Poster): made once per project and source, kept in
+ * storage, at most ten fetches at once for a project. They count nothing and make no asset.
+ */
+import { createHash } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { proxy } from '../../schemas/limits.ts';
+import type { Storage } from '../media/storage.ts';
+import { createLimiter, type Limiter } from '../sse/limiter.ts';
+import { type MediaFile, type MediaFiles, shared } from './media-files.ts';
+
+export type PosterPorts = {
+  storage: Pick<Storage, 'put'>;
+  files: Pick<MediaFiles, 'find'>;
+  /** Fetches a source and makes a jpg of it. @throws for every source that gives none. */
+  makePoster(source: string, signal: AbortSignal): Promise<Uint8Array>;
+};
+
+export type Posters = ReturnType<typeof createPosters>;
+
+const maxWaiting = 100;
+const makeMs = 45_000;
+/** A source that gave no poster is not asked again for this long. */
+const failedMs = 30_000;
+const maxFailed = 10_000;
+
+export function createPosters({ storage, files, makePoster }: PosterPorts) {
+  const running = new Map<string, Promise<MediaFile | undefined>>();
+  const limiters = new Map<string, Limiter>();
+  const failed = new LRUCache<string, true>({ max: maxFailed, ttl: failedMs });
+
+  const limiterOf = (projectId: string): Limiter => {
+    const known = limiters.get(projectId);
+    if (known) return known;
+    const limiter = createLimiter(proxy.maxPosterFetchesPerProject, maxWaiting);
+    limiters.set(projectId, limiter);
+    return limiter;
+  };
+
+  const make = async (key: string, source: string): Promise<boolean> => {
+    const signal = AbortSignal.timeout(makeMs);
+    const bytes = await makePoster(source, signal).catch(() => undefined);
+    if (!bytes) {
+      failed.set(key, true);
+      return false;
+    }
+    await storage.put(key, bytes, { contentType: 'image/jpeg', ifAbsent: true, signal });
+    return true;
+  };
+
+  const findOrMake = async (
+    projectId: string,
+    key: string,
+    source: string,
+  ): Promise<MediaFile | undefined> => {
+    const known = await files.find(key);
+    if (known || failed.has(key)) return known;
+    const limiter = limiterOf(projectId);
+    const isMade = await limiter
+      .run(() => make(key, source))
+      .finally(() => {
+        if (limiter.isIdle) limiters.delete(projectId);
+      });
+    return isMade ? files.find(key) : undefined;
+  };
+
+  return {
+    /** The poster of a source when it was made before. @throws {StorageError} */
+    findMade: async (projectId: string, source: string): Promise<MediaFile | undefined> =>
+      files.find(keyOf(projectId, source)),
+
+    /**
+     * The poster of a source; undefined when the source gives none. Requests for the same one share the work.
+     *
+     * @throws {StorageError} when storage fails; {LimitError} when too many posters of the project are waited for.
+     */
+    find(projectId: string, source: string): Promise<MediaFile | undefined> {
+      const key = keyOf(projectId, source);
+      return shared(running, key, () => findOrMake(projectId, key, source));
+    },
+    /** Storage folder of a project's posters, for when it is deleted. */
+    folderOf: (projectId: string) => `posters/${projectId}/`,
+  };
+}
+
+function keyOf(projectId: string, source: string): string {
+  const url = new URL(source);
+  url.hash = '';
+  return `posters/${projectId}/${createHash('sha256').update(url.href).digest('hex')}.jpg`;
+}

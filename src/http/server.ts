@@ -1,0 +1,477 @@
+/**
+ * The front end: routes on uWebSockets.js.
+ *
+ * The order in which a request is judged: its head (400), method and path (404, 405), cross-site (403), session
+ * (401), rate limit (429), body (413, 415, 400), then its handler. Every answer has an X-Request-Id, every
+ * finished request one line in the log.
+ */
+import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
+import type { z } from 'zod';
+import { EffectError } from '../../schemas/errors.ts';
+import { http as limits, perMinute } from '../../schemas/limits.ts';
+import { clientAddress } from '../auth/client-address.ts';
+import { BusyError } from '../auth/passwords.ts';
+import { type Session, tokenIn } from '../auth/sessions.ts';
+import { StorageError } from '../media/storage.ts';
+import { isStoreOutage } from '../store/client.ts';
+import { type Body, collectBody, streamBody } from './body.ts';
+import {
+  type Answer,
+  answerJson,
+  clientGone,
+  type Exchange,
+  type ExchangeHost,
+  OpenExchange,
+} from './exchange.ts';
+import { type Head, readHead } from './head.ts';
+import { isJson, parseJson } from './json.ts';
+import type { AnyRoute, RawRoute, Route, RouteInput } from './route.ts';
+import type { Services } from './services.ts';
+
+export type ServerOptions = {
+  host: string;
+  /** 0: any free one. */
+  port: number;
+  routes: readonly AnyRoute[];
+  services: Services;
+  /** Lets several processes share the port. */
+  sharePort?: boolean;
+};
+
+export type Server = {
+  port: number;
+  /** Stops listening, lets running requests finish for at most ten seconds, then closes every connection. */
+  close(): Promise<void>;
+};
+
+/** @throws when the binary of uWebSockets.js is not the real one, or the port is not to be had. */
+export async function startServer(options: ServerOptions): Promise<Server> {
+  checkBinary(uws, process.versions.modules);
+  const { services, routes, host, port, sharePort = false } = options;
+  const app = uws.App();
+  const running = createRunning(services);
+  const context: Context = { services, running, warnForwarded: createForwardedWarning(services) };
+  for (const route of routes) register(app, route, context);
+  registerRest(app, routes, context);
+
+  const listening = await listen(app, host, port, sharePort);
+  return {
+    port: uws.us_socket_local_port(listening),
+    async close() {
+      uws.us_listen_socket_close(listening);
+      await running.stop();
+      app.close();
+    },
+  };
+}
+
+/**
+ * The package falls back without a word to a server in JavaScript when its binary does not load.
+ *
+ * @throws naming the Node that is needed.
+ */
+export function checkBinary(loaded: { App: unknown }, modules: string): void {
+  const isNative = /\[native code\]/.test(Function.prototype.toString.call(loaded.App));
+  if (!isNative) {
+    throw new Error(
+      `uWebSockets.js has no binary for this Node (ABI ${modules}, ${process.platform} ${process.arch}): use Node 20`,
+    );
+  }
+}
+
+type App = ReturnType<typeof uws.App>;
+type Context = { services: Services; running: Running; warnForwarded(forwardedFor: string): void };
+
+const methodNames = {
+  get: 'get',
+  head: 'head',
+  options: 'options',
+  post: 'post',
+  put: 'put',
+  delete: 'del',
+} as const;
+
+function register(app: App, route: AnyRoute, context: Context): void {
+  const pattern = toPattern(route.path);
+  if (route.kind === 'raw') {
+    app[methodNames[route.method]](pattern, (res, req) => handleRaw(route, res, req, context));
+    return;
+  }
+  app[methodNames[route.method]](pattern, (res, req) => handleJson(route, res, req, context, false));
+  if (route.method === 'get') app.head(pattern, (res, req) => handleJson(route, res, req, context, true));
+}
+
+/** Known paths with another method, and everything else. */
+function registerRest(app: App, routes: readonly AnyRoute[], context: Context): void {
+  const methods = new Map<string, Set<string>>();
+  for (const { path, method, kind } of routes) {
+    const pattern = toPattern(path);
+    const known = methods.get(pattern) ?? new Set(['OPTIONS']);
+    known.add(method.toUpperCase());
+    if (kind === 'json' && method === 'get') known.add('HEAD');
+    methods.set(pattern, known);
+  }
+  for (const [pattern, known] of methods) {
+    const headers = { Allow: [...known].sort().join(', ') };
+    app.any(pattern, (res, req) =>
+      handleRest(res, req, context, { status: 405, body: { error: 'method not allowed' }, headers }),
+    );
+  }
+  app.any('/*', (res, req) => handleRest(res, req, context, { status: 404, body: { error: 'not found' } }));
+}
+
+/** Names of parameters are dropped, so that two routes of one path with different names are one path. */
+function toPattern(path: string): string {
+  return path.replace(/:[^/]+/g, ':p');
+}
+
+function handleRest(res: HttpResponse, req: HttpRequest, context: Context, answer: Answer): void {
+  const head = readHead(req);
+  const exchange = context.running.open(res, head.requestId, 'none', req.getMethod());
+  const isHead = req.getMethod() === 'head';
+  const isOptions = req.getMethod() === 'options' && answer.status === 405;
+  if (head.fault) {
+    refuse(exchange, head.fault);
+    return;
+  }
+  answerJson(exchange, isOptions ? { status: 204, headers: answer.headers ?? {} } : answer, { isHead });
+}
+
+function handleRaw(route: RawRoute, res: HttpResponse, req: HttpRequest, context: Context): void {
+  const head = readHead(req);
+  const exchange = context.running.open(res, head.requestId, route.path, route.method);
+  if (head.fault) {
+    refuse(exchange, head.fault);
+    return;
+  }
+  try {
+    const handled = route.handle(res, req, context.services, exchange);
+    if (handled) handled.catch((cause: unknown) => answerFailure(exchange, cause));
+  } catch (cause) {
+    answerFailure(exchange, cause);
+  }
+}
+
+/** What is read of a JSON request before its handler returns to uWebSockets.js. */
+type Incoming = {
+  route: Route;
+  head: Head;
+  exchange: Exchange;
+  params: string[];
+  query: string;
+  body: Promise<Body> | undefined;
+  stream: ReturnType<typeof streamBody> | undefined;
+  isHead: boolean;
+  context: Context;
+};
+
+function handleJson(
+  route: Route,
+  res: HttpResponse,
+  req: HttpRequest,
+  context: Context,
+  isHead: boolean,
+): void {
+  const head = readHead(req);
+  const exchange = context.running.open(res, head.requestId, route.path, isHead ? 'head' : route.method);
+  if (head.fault) {
+    refuse(exchange, head.fault);
+    return;
+  }
+  context.warnForwarded(head.forwardedFor);
+  const incoming: Incoming = {
+    route,
+    head,
+    exchange,
+    params: route.params.map((_, index) => req.getParameter(index)),
+    query: req.getQuery() ?? '',
+    stream: route.stream ? streamBody(exchange, head) : undefined,
+    body:
+      route.stream || route.method === 'get'
+        ? undefined
+        : collectBody(exchange, head.length, limits.maxJsonBytes),
+    isHead,
+    context,
+  };
+  answer(incoming).catch((cause: unknown) => answerFailure(exchange, cause));
+}
+
+async function answer(incoming: Incoming): Promise<void> {
+  const { exchange, isHead, stream } = incoming;
+  const fields: { userId?: string | undefined } = {};
+  let outcome: Answer & { close?: boolean };
+  let err: unknown;
+  try {
+    outcome = await judge(incoming, fields);
+  } catch (cause) {
+    outcome = toAnswer(cause);
+    err = cause;
+  }
+  const close = outcome.close === true || (stream !== undefined && !(await stream.finish()));
+  answerJson(exchange, outcome, { isHead, close, fields: err === undefined ? fields : { ...fields, err } });
+}
+
+async function judge(
+  incoming: Incoming,
+  fields: { userId?: string | undefined },
+): Promise<Answer & { close?: boolean }> {
+  const { route, head, context } = incoming;
+  const { services } = context;
+  const token = head.cookie === '' ? undefined : tokenIn(head.cookie);
+  if (token !== undefined && route.method !== 'get' && services.isCrossSite(head.origin, head.secFetchSite)) {
+    return { status: 403, body: { error: 'cross-site request refused' } };
+  }
+  const session = await findSession(incoming, token);
+  if (route.auth === 'session' && !session)
+    return { status: 401, body: { error: 'authentication required' } };
+  fields.userId = session?.userId;
+  const waitMs = session ? takeTurn(route, session.userId, services) : 0;
+  if (waitMs > 0) return rateLimited(waitMs);
+
+  const input = await toInput(incoming, session, token);
+  if ('status' in input) return input;
+  const reply = await route.handle(input.value, services);
+  if (session?.renewed === undefined) return reply;
+  return { ...reply, headers: { 'Set-Cookie': session.renewed, ...reply.headers } };
+}
+
+async function findSession(
+  { route, context }: Incoming,
+  token: string | undefined,
+): Promise<Session | undefined> {
+  if (token === undefined || route.auth === 'none') return undefined;
+  const found = context.services.sessions.find(token);
+  return found instanceof Promise ? await found : found;
+}
+
+/** 0, or the ms to wait: routes without a number of their own share one bucket. */
+function takeTurn(route: Route, userId: string, { rateLimit, config }: Services): number {
+  const factor = config.rateLimitFactor ?? 1;
+  if (route.perMinute === undefined) return rateLimit.take(userId, perMinute.other * factor);
+  return rateLimit.take(`${userId} ${route.method} ${route.path}`, route.perMinute * factor);
+}
+
+function rateLimited(waitMs: number): Answer {
+  return {
+    status: 429,
+    body: { error: 'rate limited', retry_after_ms: waitMs },
+    headers: { 'Retry-After': toSeconds(waitMs) },
+  };
+}
+
+type Refused = Answer & { close?: boolean };
+
+async function toInput(
+  incoming: Incoming,
+  session: Session | undefined,
+  token: string | undefined,
+): Promise<Refused | { value: RouteInput }> {
+  const { route, exchange, head, stream, context } = incoming;
+  const body = incoming.body && (await readBody(incoming.body, head, route));
+  if (body && 'status' in body) return body;
+  const params = decodeParams(incoming);
+  if (!params) return { status: 404, body: { error: 'not found' } };
+  const query = check(route.query, route.query && Object.fromEntries(new URLSearchParams(incoming.query)));
+  if ('status' in query) return query;
+  const parsed = check(route.body, body?.value);
+  if ('status' in parsed) return parsed;
+  const input = new Input(exchange, head, context.services);
+  input.userId = session?.userId;
+  input.session = session;
+  input.sessionToken = token;
+  input.query = query.value;
+  input.body = parsed.value;
+  input.stream = stream;
+  // The path's own parameters, whose names routes choose.
+  return { value: Object.assign(input, params) as unknown as RouteInput };
+}
+
+/** A class for the same reason as OpenExchange: `signal` and `address` are made only when asked for. */
+class Input {
+  readonly requestId: string;
+  userId: string | undefined = undefined;
+  session: Session | undefined = undefined;
+  sessionToken: string | undefined = undefined;
+  query: unknown = undefined;
+  body: unknown = undefined;
+  stream: RouteInput['stream'] = undefined;
+  private readonly exchange: Exchange;
+  private readonly head: Head;
+  private readonly services: Services;
+
+  constructor(exchange: Exchange, head: Head, services: Services) {
+    this.requestId = exchange.requestId;
+    this.exchange = exchange;
+    this.head = head;
+    this.services = services;
+  }
+
+  get signal(): AbortSignal {
+    return this.exchange.signal;
+  }
+
+  get address(): string {
+    return addressOf(this.exchange, this.head, this.services);
+  }
+}
+
+/** The JSON of a body, or the answer to one that cannot be read. */
+async function readBody(
+  pending: Promise<Body>,
+  head: Head,
+  route: Route,
+): Promise<Refused | { value: unknown }> {
+  const body = await pending;
+  switch (body.kind) {
+    case 'aborted':
+      return { status: clientGone };
+    case 'too slow':
+      return { status: 408, body: { error: 'the body took too long' }, close: true };
+    case 'too large':
+      return { status: 413, body: { error: 'the body is larger than 1 MB' }, close: !body.isDrained };
+    case 'whole':
+      break;
+  }
+  if (body.bytes.byteLength > 0 && !isJson(head.contentType)) {
+    return { status: 415, body: { error: 'the body must be application/json' } };
+  }
+  if (!route.body) return { value: undefined };
+  const json = parseJson(body.bytes);
+  return json.ok ? { value: json.value } : { status: 400, body: { error: json.reason } };
+}
+
+function decodeParams({ route, params }: Incoming): Record<string, string> | undefined {
+  try {
+    return Object.fromEntries(params.map((text, index) => [route.params[index], decodeURIComponent(text)]));
+  } catch {
+    // Half an escape is nobody's id.
+    return undefined;
+  }
+}
+
+/** A value as its schema has it, or the 400 that says what is wrong with it. */
+function check(schema: z.ZodType | undefined, value: unknown): Refused | { value: unknown } {
+  if (!schema) return { value: undefined };
+  const result = schema.safeParse(value);
+  if (result.success) return { value: result.data };
+  const issues = result.error.issues
+    .slice(0, maxIssues)
+    .map(({ path, message }) => ({ path: path.join('.'), message }));
+  const [first] = issues;
+  const error = first
+    ? `invalid request: ${first.path === '' ? '' : `${first.path}: `}${first.message}`
+    : 'invalid request';
+  return { status: 400, body: { error, issues } };
+}
+
+const maxIssues = 50;
+
+function addressOf({ res, isOpen }: Exchange, { forwardedFor }: Head, { trustedProxies }: Services): string {
+  if (!isOpen) return '';
+  const peer = Buffer.from(res.getRemoteAddressAsText()).toString('latin1');
+  return clientAddress(peer, forwardedFor, trustedProxies);
+}
+
+/** A head that two servers could read in two ways: nothing that follows on its connection can be trusted. */
+function refuse(exchange: Exchange, fault: string): void {
+  answerJson(exchange, { status: 400, body: { error: fault } }, { close: true });
+}
+
+function answerFailure(exchange: Exchange, cause: unknown): void {
+  if (exchange.hasBegun && exchange.isOpen) {
+    // Too late for another status: the client must see that the answer is not whole.
+    const { res } = exchange;
+    exchange.done(toAnswer(cause).status, { err: cause });
+    res.close();
+    return;
+  }
+  answerJson(exchange, toAnswer(cause), { close: true, fields: { err: cause } });
+}
+
+/** What a client learns of a failure: nothing but what to do (decisions 9). */
+function toAnswer(cause: unknown): Answer {
+  if (cause instanceof BusyError) {
+    const { retryAfterMs } = cause;
+    return {
+      status: 503,
+      body: { error: 'busy', retry_after_ms: retryAfterMs },
+      headers: { 'Retry-After': toSeconds(retryAfterMs) },
+    };
+  }
+  if (isOutage(cause)) {
+    return { status: 503, body: { error: 'unavailable' }, headers: { 'Retry-After': outageRetrySeconds } };
+  }
+  return { status: 500, body: { error: 'internal error' } };
+}
+
+const outageRetrySeconds = '2';
+
+/** Whether store, bus or storage cannot be reached, rather than that a request was wrong. */
+function isOutage(cause: unknown): boolean {
+  if (isStoreOutage(cause) || cause instanceof StorageError) return true;
+  if (cause instanceof EffectError) return cause.code === 'store_write_failed';
+  return cause instanceof Error && cause.name === 'NatsError';
+}
+
+function toSeconds(ms: number): string {
+  return String(Math.max(1, Math.ceil(ms / 1_000)));
+}
+
+type Running = ReturnType<typeof createRunning>;
+
+/** The requests that are being answered, and the log line of each. */
+function createRunning({ log }: Services) {
+  let count = 0;
+  let idle: (() => void) | undefined;
+  const host: ExchangeHost = {
+    isStopping: false,
+    finished: ({ requestId, method, path, startedAt }, status, { userId, err }) => {
+      count -= 1;
+      if (count === 0) idle?.();
+      const ms = Math.round((performance.now() - startedAt) * 100) / 100;
+      const line = { requestId, method, route: path, status, ms, userId, err };
+      if (status >= 500) log.error(line, 'request');
+      else log.info(line, 'request');
+    },
+  };
+
+  return {
+    open(res: HttpResponse, requestId: string, path: string, method: string): Exchange {
+      count += 1;
+      return new OpenExchange(res, requestId, method, path, host);
+    },
+
+    /** Resolves when nothing runs any more, or the time is up. */
+    async stop(): Promise<void> {
+      host.isStopping = true;
+      if (count === 0) return;
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, limits.stopMs);
+        idle = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    },
+  };
+}
+
+/** X-Forwarded-For that nobody vouches for: either a proxy that is not configured, or a forgery. */
+function createForwardedWarning({ log, config }: Services): (forwardedFor: string) => void {
+  let isDue = config.trustedProxies.length === 0;
+  return (forwardedFor) => {
+    if (!isDue || forwardedFor === '') return;
+    isDue = false;
+    log.warn({}, 'X-Forwarded-For is ignored: TRUSTED_PROXIES names no proxy');
+  };
+}
+
+function listen(app: App, host: string, port: number, sharePort: boolean): Promise<us_listen_socket> {
+  const options = sharePort ? 0 : uws.LIBUS_LISTEN_EXCLUSIVE_PORT;
+  return new Promise((resolve, reject) => {
+    app.listen(host, port, options, (socket) => {
+      if (socket) resolve(socket);
+      else reject(new Error(`cannot listen on ${host}:${port}: is another process using the port?`));
+    });
+  });
+}

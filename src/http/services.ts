@@ -1,0 +1,94 @@
+/** What handlers of requests are given. Built once at start; tests hand in their own parts. */
+
+import { createTrustedProxies, type TrustedProxies } from '../auth/client-address.ts';
+import { type CrossSiteCheck, createCrossSiteCheck } from '../auth/cross-site.ts';
+import { createPasswords, type Passwords } from '../auth/passwords.ts';
+import { createSessions, type Sessions } from '../auth/sessions.ts';
+import { createThrottle, type Throttle } from '../auth/throttle.ts';
+import type { Storage } from '../media/storage.ts';
+import { createRateLimit, type RateLimit } from '../quota/rate-limit.ts';
+import type { Store } from '../store/client.ts';
+import type { AssetRequests } from './asset-requests.ts';
+
+/** The logger handed in; pino fits. One line per finished request. */
+export type Log = {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+};
+
+export type HttpConfig = {
+  /** Public address without a slash at its end. */
+  baseUrl: string;
+  mode: 'development' | 'production';
+  /** Addresses and CIDR ranges whose X-Forwarded-For is believed. */
+  trustedProxies: readonly string[];
+  /** Origins beside base_url's that may send requests with the cookie. */
+  trustedOrigins?: readonly string[];
+  /** Multiplies every rate limit; for load tests. */
+  rateLimitFactor?: number;
+};
+
+/** What rules of sign-in and limits need. */
+export type Access = {
+  passwords: Passwords;
+  sessions: Sessions;
+  throttle: Throttle;
+  rateLimit: RateLimit;
+  trustedProxies: TrustedProxies;
+  isCrossSite: CrossSiteCheck;
+};
+
+export type Services = Access & {
+  config: HttpConfig;
+  log: Log;
+  /** Unix ms. */
+  now(): number;
+  newId(prefix: string): string;
+  store: Pick<Store, 'users' | 'projects' | 'uploads' | 'accounts'>;
+  storage: Storage;
+  /** Assets: see asset-requests.ts. */
+  assets: AssetRequests;
+  /** Judges a source's address by its text alone: see src/outbound. */
+  judgeUrl(text: string): { ok: true } | { ok: false; reason: string };
+  /** Storage key of a source that was uploaded here; undefined for an address outside. */
+  uploadKey(url: string): string | undefined;
+  /** Public address of stored media. */
+  mediaUrl(key: string): string;
+  /** Number of assets of a user or of a project. */
+  countAssets(of: { userId: string } | { projectId: string }): Promise<number>;
+  /** Whether everything this process needs can be reached, and what cannot. */
+  ready(signal: AbortSignal): Promise<{ ok: boolean; failing: string[] }>;
+  /** Keys, origins or settings have changed: caches forget the project; `oldKey` no longer is one. */
+  onProjectChanged(projectId: string, change: { oldKey?: string }): Promise<void>;
+  /** The project is gone: its runs are cancelled, its streams and deliveries end. */
+  onProjectDeleted(projectId: string, change: { oldKey?: string }, requestId: string): Promise<void>;
+  /** The session is over: its streams end. */
+  onSessionEnded(sessionId: string): Promise<void>;
+};
+
+/** Builds the rules of sign-in and limits over a store. @throws {TypeError} for a bad range of addresses. */
+export function createAccess(
+  store: Pick<Store, 'sessions' | 'users' | 'attempts'>,
+  config: HttpConfig,
+  now: () => number,
+): Access {
+  const isDevelopment = config.mode === 'development';
+  return {
+    passwords: createPasswords(),
+    sessions: createSessions({
+      sessions: store.sessions,
+      users: store.users,
+      now,
+      secure: config.baseUrl.startsWith('https:'),
+    }),
+    throttle: createThrottle({ attempts: store.attempts, now, exemptLoopback: isDevelopment }),
+    rateLimit: createRateLimit({ now }),
+    trustedProxies: createTrustedProxies(config.trustedProxies),
+    isCrossSite: createCrossSiteCheck({
+      baseUrl: config.baseUrl,
+      trustedOrigins: config.trustedOrigins ?? [],
+      joinLoopback: isDevelopment,
+    }),
+  };
+}

@@ -1,0 +1,144 @@
+/**
+ * Uploading a source image and reading it back (specification 4.3, decisions 3 Upload). The public address of
+ * an upload is its key, which nobody can guess: who has it may read the image.
+ */
+import type { Readable } from 'node:stream';
+import { UploadResponse } from '../../schemas/asset.ts';
+import { ErrorBody } from '../../schemas/errors.ts';
+import { upload as limits } from '../../schemas/limits.ts';
+import { receiveUpload, UploadError } from '../media/upload.ts';
+import { answerJson, type Exchange, endEmpty, writeHead } from './exchange.ts';
+import { type AnyRoute, rawRoute, reply, route } from './route.ts';
+
+const folder = 'uploads/';
+/** What a form may hold beside the image before it is not worth reading. */
+const formBytes = 1024 * 1024;
+
+const uploadImage = route({
+  method: 'post',
+  path: '/api/v1/upload',
+  summary: 'Upload a source image: png, jpeg or webp',
+  stream: {
+    contentType: 'multipart/form-data',
+    schema: {
+      type: 'object',
+      properties: {
+        file: { type: 'string', format: 'binary', description: 'png, jpeg or webp, at most 10 MB' },
+      },
+      required: ['file'],
+    },
+  },
+  responses: { 200: UploadResponse, 400: ErrorBody, 413: ErrorBody, 415: ErrorBody },
+  async handle({ userId, stream, signal }, { config, newId, now, storage, store }) {
+    const { length = limits.maxBytes } = stream;
+    if (length > limits.maxBytes + formBytes) return reply(413, { error: 'the file is larger than 10 MB' });
+
+    const id = newId('upl');
+    const bytes = Math.min(length, limits.maxBytes);
+    const isReserved = await store.uploads.reserve(
+      { id, userId, bytes, createdTs: now() },
+      limits.maxUnusedBytesPerUser,
+    );
+    if (!isReserved) return reply(413, { error: 'too many unused uploads: at most 500 MB' });
+    try {
+      const newKey = (extension: string) => `${folder}${id}.${extension}`;
+      const stored = await receiveUpload(stream.contentType, stream.chunks, { storage, newKey, signal });
+      await store.uploads.complete(id, stored.key, stored.bytes);
+      const key = stored.key.slice(folder.length);
+      return reply(200, { url: `${config.baseUrl}/uploads/${key}`, key });
+    } catch (cause) {
+      await store.uploads.remove(id);
+      if (cause instanceof UploadError) return reply(cause.status, { error: cause.message });
+      throw cause;
+    }
+  },
+});
+
+const keyForm = /^[A-Za-z0-9_]{1,64}\.(png|jpg|webp)$/;
+
+const readUpload = (method: 'get' | 'head') =>
+  rawRoute({
+    method,
+    path: '/uploads/:key',
+    summary: 'Read an uploaded image',
+    async handle(_res, req, { storage }, exchange) {
+      const key = req.getParameter(0);
+      const knownTag = req.getHeader('if-none-match');
+      const stored = keyForm.test(key) ? await storage.head(`${folder}${key}`) : undefined;
+      if (!stored) return answerJson(exchange, { status: 404, body: { error: 'not found' } });
+      const headers = {
+        'Content-Type': stored.contentType,
+        'Cache-Control': 'public, max-age=31536000, immutable',
+        'Cross-Origin-Resource-Policy': 'cross-origin',
+        // An image and nothing else, whatever its bytes could also be read as.
+        'Content-Security-Policy': "default-src 'none'; sandbox",
+        'X-Content-Type-Options': 'nosniff',
+        'Last-Modified': stored.lastModified.toUTCString(),
+        ETag: stored.etag,
+      };
+      if (knownTag === stored.etag) return answerHead(exchange, 304, headers);
+      if (method === 'head') return answerHead(exchange, 200, headers, stored.total);
+      const object = await storage.get(`${folder}${key}`, undefined, exchange.signal);
+      if (!object) return answerJson(exchange, { status: 404, body: { error: 'not found' } });
+      await answerStream(exchange, headers, object.stream, object.total);
+    },
+  });
+
+export const uploadRoutes: AnyRoute[] = [uploadImage, readUpload('get'), readUpload('head')];
+
+function answerHead(
+  exchange: Exchange,
+  status: number,
+  headers: Record<string, string>,
+  totalBytes?: number,
+): void {
+  if (!exchange.isOpen) return;
+  exchange.res.cork(() => {
+    writeHead(exchange, status, headers);
+    if (totalBytes === undefined) endEmpty(exchange, status);
+    else exchange.res.endWithoutBody(totalBytes);
+  });
+  exchange.done(status);
+}
+
+/** Sends a stream of known length, no faster than its reader takes it. */
+async function answerStream(
+  exchange: Exchange,
+  headers: Record<string, string>,
+  stream: Readable,
+  totalBytes: number,
+): Promise<void> {
+  const { res } = exchange;
+  let settle: (isLast: boolean) => void = () => undefined;
+  exchange.onAborted(() => {
+    stream.destroy();
+    settle(false);
+  });
+  /** Answers, once the part is taken, whether it was the last. */
+  const send = (part: Buffer) =>
+    new Promise<boolean>((resolve) => {
+      settle = resolve;
+      const start = res.getWriteOffset();
+      const attempt = (offset: number): boolean => {
+        let isTaken = false;
+        let isLast = false;
+        res.cork(() => {
+          [isTaken, isLast] = res.tryEnd(part.subarray(offset - start), totalBytes);
+        });
+        if (isTaken || isLast) resolve(isLast);
+        return isTaken;
+      };
+      if (!attempt(start)) res.onWritable(attempt);
+    });
+
+  try {
+    if (exchange.isOpen) res.cork(() => writeHead(exchange, 200, headers));
+    for await (const part of stream) {
+      if (!exchange.isOpen) return;
+      if (await send(part as Buffer)) return exchange.done(200);
+    }
+  } finally {
+    stream.destroy();
+  }
+  if (exchange.isOpen) throw new Error('the stored object is shorter than it says');
+}

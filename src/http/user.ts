@@ -1,0 +1,127 @@
+/** Accounts and sessions (specification 4.1, decisions 1). */
+import { ErrorBody, RetryErrorBody, ValidationErrorBody } from '../../schemas/errors.ts';
+import {
+  MaybeSessionResponse,
+  OkResponse,
+  SessionResponse,
+  SigninRequest,
+  SignupRequest,
+  UserProfile,
+} from '../../schemas/user.ts';
+import { isTaken } from '../store/client.ts';
+import { type AnyRoute, reply, route } from './route.ts';
+
+const signUp = route({
+  method: 'post',
+  path: '/api/user/signup',
+  summary: 'Make an account and sign in',
+  auth: 'none',
+  body: SignupRequest,
+  responses: { 201: SessionResponse, 400: ValidationErrorBody, 409: ErrorBody, 429: RetryErrorBody },
+  async handle({ body, address }, { store, passwords, sessions, throttle, newId, now }) {
+    const { email, password, name } = body;
+    const { retryAfterMs } = await throttle.signUp(address);
+    if (retryAfterMs > 0) return tooMany(retryAfterMs);
+    // Before the hash, which costs a thousand times more than looking.
+    if (await store.users.findByEmail(email)) return reply(409, emailTaken);
+
+    const id = newId('usr');
+    const createdTs = now();
+    const user = { id, email, name, passwordHash: await passwords.hash(password), createdTs };
+    const project = { id: newId('prj'), userId: id, name: defaultProjectName, createdTs, isDefault: true };
+    try {
+      await store.accounts.create(user, project);
+    } catch (cause) {
+      // Two sign-ups of one e-mail at once: the unique index lets one win.
+      if (isTaken(cause)) return reply(409, emailTaken);
+      throw cause;
+    }
+    const { cookie } = await sessions.start(id);
+    return reply(201, { user: { id, email, name } }, { 'Set-Cookie': cookie });
+  },
+});
+
+const signIn = route({
+  method: 'post',
+  path: '/api/user/signin',
+  summary: 'Sign in',
+  auth: 'none',
+  body: SigninRequest,
+  responses: { 200: SessionResponse, 400: ValidationErrorBody, 401: ErrorBody, 429: RetryErrorBody },
+  async handle({ body, address }, { store, passwords, sessions, throttle }) {
+    const attempt = await throttle.signIn(body.email, address);
+    if (attempt.retryAfterMs > 0) return tooMany(attempt.retryAfterMs);
+    const user = await store.users.findByEmail(body.email);
+    const fits = await passwords.verify(user?.passwordHash ?? null, body.password).catch(async (cause) => {
+      // Too busy to look: that says nothing about the password.
+      await attempt.takeBack();
+      throw cause;
+    });
+    if (!user || !fits) return reply(401, { error: 'invalid credentials' });
+
+    await attempt.takeBack();
+    const { cookie } = await sessions.start(user.id);
+    const { id, email, name } = user;
+    return reply(200, { user: { id, email, name } }, { 'Set-Cookie': cookie });
+  },
+});
+
+const signOut = route({
+  method: 'post',
+  path: '/api/user/signout',
+  summary: 'End the session',
+  responses: { 200: OkResponse },
+  async handle({ session, sessionToken }, { sessions, onSessionEnded }) {
+    await sessions.end(sessionToken);
+    await onSessionEnded(session.id);
+    return reply(200, { ok: true }, { 'Set-Cookie': sessions.cleared });
+  },
+});
+
+const readSession = route({
+  method: 'get',
+  path: '/api/user/session',
+  summary: 'Who is signed in',
+  auth: 'optional',
+  responses: { 200: MaybeSessionResponse },
+  handle: ({ session }) => reply(200, { user: session?.user ?? null }),
+});
+
+const readProfile = route({
+  method: 'get',
+  path: '/api/user/me',
+  summary: 'Profile and usage of the signed-in user',
+  responses: { 200: UserProfile, 401: ErrorBody },
+  async handle({ userId }, { store, countAssets, now }) {
+    const [user, compositionCount, themeCount] = await Promise.all([
+      store.users.find(userId),
+      countAssets({ userId }),
+      store.projects.countBranded(userId),
+    ]);
+    // Erased within the second in which its session is still known here.
+    if (!user) return reply(401, { error: 'authentication required' });
+    // A cycle that has passed is over, whether or not a run has begun the next one.
+    const isOver = user.resetAt !== null && user.resetAt <= now();
+    return reply(200, {
+      id: user.id,
+      email: user.email,
+      name: user.name,
+      plan: user.plan,
+      aiGenerationsUsed: isOver ? 0 : user.used,
+      aiGenerationsResetAt: isOver || user.resetAt === null ? null : new Date(user.resetAt).toISOString(),
+      compositionCount,
+      themeCount,
+      createdAt: new Date(user.createdTs).toISOString(),
+    });
+  },
+});
+
+export const userRoutes: AnyRoute[] = [signUp, signIn, signOut, readSession, readProfile];
+
+const defaultProjectName = 'Default';
+const emailTaken = { error: 'email already registered' };
+
+function tooMany(retryAfterMs: number) {
+  const headers = { 'Retry-After': String(Math.ceil(retryAfterMs / 1_000)) };
+  return reply(429, { error: 'rate limited', retry_after_ms: retryAfterMs }, headers);
+}

@@ -1,0 +1,153 @@
+/**
+ * Brings a listener from where it is to live: from what is stored, from the ring, and again from the ring after
+ * its connection was full.
+ */
+import type { Clock } from './clock.ts';
+import { type Frame, lostComment } from './frame.ts';
+import { createLimiter } from './limiter.ts';
+import { drain, type Listener, send, wants } from './listener.ts';
+import { type Missed, type ReplayPorts, readMissed } from './replay.ts';
+import { join } from './ring.ts';
+
+export type CatchUpPorts = ReplayPorts & {
+  /** A listener has fallen out of the ring. */
+  onFallenOut(listener: Listener): void;
+  /** What a listener missed cannot be read. */
+  onFailed(listener: Listener, cause: unknown): void;
+  /** Aborted when the hub stops. */
+  stopping: AbortSignal;
+};
+
+const maxSliceBytes = 64 * 1024;
+const maxReplays = 128;
+const maxReplaysWaiting = 20_000;
+const maxReplayMs = 120_000;
+/** How often what left the ring during a replay is read again. */
+const maxRounds = 5;
+
+export function createCatchUp(ports: CatchUpPorts, clock: Clock) {
+  const limiter = createLimiter(maxReplays, maxReplaysWaiting);
+  const reading = new Set<AbortController>();
+  let replayed = 0;
+  ports.stopping.addEventListener('abort', () => {
+    for (const control of reading) control.abort();
+  });
+
+  const pump = (listener: Listener): void => {
+    const { ring } = listener.topic;
+    while (listener.state === 'behind') {
+      if (listener.next < ring.start) {
+        ports.onFallenOut(listener);
+        return;
+      }
+      const { bytes, next, lastTs } = ring.take(listener.next, maxSliceBytes, (frame) =>
+        isDue(listener, frame),
+      );
+      listener.next = next;
+      if (bytes === undefined) {
+        listener.state = 'live';
+        return;
+      }
+      listener.afterTs = Math.max(listener.afterTs, lastTs);
+      if (!send(listener, bytes, clock.monotonic())) return;
+    }
+  };
+
+  /** Writes and waits until more may follow. Answers false when the stream has closed. */
+  const sendAndWait = async (listener: Listener, bytes: Buffer): Promise<boolean> => {
+    if (isClosed(listener)) return false;
+    if (!send(listener, bytes, clock.monotonic())) {
+      await new Promise<void>((resolve) => {
+        listener.onDrained = resolve;
+      });
+    }
+    return !isClosed(listener);
+  };
+
+  /** Answers false when the stream has closed meanwhile. */
+  const sendMissed = async (listener: Listener, missed: Missed): Promise<boolean> => {
+    let parts: Buffer[] = [];
+    let size = 0;
+    let isTold = false;
+    const sendParts = async (): Promise<boolean> => {
+      if (missed.isLossy() && !isTold) parts.unshift(lostComment);
+      isTold = true;
+      const bytes = join(parts);
+      parts = [];
+      size = 0;
+      return bytes === undefined ? !isClosed(listener) : sendAndWait(listener, bytes);
+    };
+    for await (const frame of missed.frames) {
+      if (!wants(listener.filter, frame)) continue;
+      parts.push(frame.bytes);
+      size += frame.bytes.length;
+      if (size >= maxSliceBytes && !(await sendParts())) return false;
+    }
+    return sendParts();
+  };
+
+  const replayRounds = async (
+    listener: Listener,
+    afterId: number | undefined,
+    signal: AbortSignal,
+  ): Promise<void> => {
+    const { ring } = listener.topic;
+    let after = afterId;
+    for (let round = 0; round < maxRounds; round += 1) {
+      const begin = ring.end;
+      const missed = readMissed(ports, clock, listener.topic, listener.filter, after, signal);
+      if (!(await sendMissed(listener, missed))) return;
+      signal.throwIfAborted();
+      // With no fact at or above it the id was never issued: what comes is above what was seen.
+      const isIssued = after === undefined || missed.seenTs() >= after;
+      listener.afterTs = missed.seenTs();
+      if (ring.start <= begin) {
+        listener.next = isIssued ? ring.indexAfter(listener.afterTs) : begin;
+        listener.state = 'behind';
+        pump(listener);
+        return;
+      }
+      after = listener.afterTs;
+    }
+    throw new RangeError('the project has more events than the stream can be given');
+  };
+
+  return {
+    /** Sends what the listener missed from the ring, until it is live or its connection is full. */
+    pump,
+
+    /** Sends what is stored after an id (undefined: the asset's current run), then goes on from the ring. */
+    async replay(listener: Listener, afterId: number | undefined): Promise<void> {
+      const control = new AbortController();
+      const cancel = clock.after(maxReplayMs, () => control.abort());
+      reading.add(control);
+      try {
+        await limiter.run(() => replayRounds(listener, afterId, control.signal));
+        replayed += 1;
+      } catch (cause) {
+        ports.onFailed(listener, cause);
+      } finally {
+        control.abort();
+        cancel();
+        reading.delete(control);
+      }
+    },
+
+    /** The connection may take bytes again. */
+    onWritable(listener: Listener): void {
+      if (isClosed(listener) || !drain(listener, clock.monotonic())) return;
+      const { onDrained } = listener;
+      listener.onDrained = undefined;
+      if (onDrained) onDrained();
+      else pump(listener);
+    },
+
+    get replayed() {
+      return replayed;
+    },
+  };
+}
+
+const isDue = ({ filter, afterTs }: Listener, frame: Frame) => frame.ts > afterTs && wants(filter, frame);
+
+const isClosed = (listener: Listener): boolean => listener.state === 'closed';

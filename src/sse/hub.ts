@@ -1,0 +1,304 @@
+/**
+ * The hub of server-sent events: who listens to what, in this process.
+ *
+ *   bus ──fact──▶ topic (one per project: ring of frames) ──flush──▶ listeners, one write each
+ *                                                        └─ catch-up ▶ what a listener missed, then live
+ *
+ * A topic lives while its project has streams, and some seconds longer. Times and bounds: decisions 5.
+ */
+import { sse } from '../../schemas/limits.ts';
+import { createCatchUp } from './catch-up.ts';
+import { type Clock, hubClock } from './clock.ts';
+import { createFlusher } from './flusher.ts';
+import { heartbeat, toRetry } from './frame.ts';
+import { createLimiter } from './limiter.ts';
+import { end, type Filter, type Grant, type Listener, type StreamResponse, send } from './listener.ts';
+import { type ReplayPorts, startOf, within } from './replay.ts';
+import { createRunEnds, type RunEndsPorts } from './run-ends.ts';
+import { addListener, listenersOf, removeListener, type Topic, type TopicPorts } from './topic.ts';
+import { createTopics } from './topics.ts';
+import { createWheel } from './wheel.ts';
+
+export type HubPorts = TopicPorts &
+  ReplayPorts &
+  RunEndsPorts & {
+    isConnected(): boolean;
+    /** Calls back when the connection to the bus is there again after a loss: facts may have been missed. */
+    onReconnect(call: () => void): { stop(): void };
+    /** Whether streams may stay open on a grant; asked after a loss, when word of its end may be lost too. */
+    isGranted(projectId: string, grant: Grant, signal: AbortSignal): Promise<boolean>;
+    log: { warn(fields: object, message: string): void; error(fields: object, message: string): void };
+  };
+
+export type HubOptions = { maxMs?: number; heartbeatMs?: number; clock?: Clock; random?: () => number };
+
+export type StreamOptions = {
+  projectId: string;
+  filter: Filter;
+  grant: Grant;
+  /** As the client sent it; the empty string when it sent none. */
+  lastEventId: string;
+  /** Headers of the answer beside those of every stream. */
+  headers: Record<string, string>;
+  client: Client;
+  /** Told once, when the stream was ended from this side. */
+  onEnd?: () => void;
+};
+
+/** The other end: the route marks it gone when uWS says so, and calls who asked to be told. */
+export type Client = { isGone: boolean; onGone?: () => void };
+
+/** A stream as endWhere judges it. */
+export type OpenStream = { projectId: string; assetId: string | undefined; grant: Grant };
+
+export type HubStats = {
+  streams: number;
+  topics: number;
+  waiting: number;
+  blocked: number;
+  /** Totals: writes with new events, streams replayed to, streams ended because they were too slow. */
+  deliveries: number;
+  replayed: number;
+  endedSlow: number;
+};
+
+export type Hub = ReturnType<typeof createHub>;
+
+const subscribeMs = 2_000;
+const endedAtOnce = 200;
+const maxChecks = 16;
+
+export function createHub(ports: HubPorts, options: HubOptions = {}) {
+  const {
+    maxMs = sse.maxMs,
+    heartbeatMs = sse.heartbeatMs,
+    clock = hubClock,
+    random = Math.random,
+  } = options;
+  const stopping = new AbortController();
+  const flusher = createFlusher(clock);
+  const runEnds = createRunEnds(ports, clock);
+  const wheel = createWheel<Listener>(clock, (listener) => visit(listener));
+  const checks = createLimiter(maxChecks, Number.POSITIVE_INFINITY);
+  let streams = 0;
+  let endedSlow = 0;
+
+  const topics = createTopics(
+    {
+      ...ports,
+      stopping: stopping.signal,
+      onNew: flusher.schedule,
+      onLost(topic, cause) {
+        ports.log.warn({ err: cause, projectId: topic.projectId }, 'streams end: their facts cannot be read');
+        for (const listener of [...listenersOf(topic)]) finish(listener);
+      },
+    },
+    clock,
+  );
+
+  const catchUp = createCatchUp(
+    {
+      ...ports,
+      stopping: stopping.signal,
+      onFallenOut: (listener) => endSlow(listener),
+      onFailed(listener, cause) {
+        ports.log.warn({ err: cause, projectId: listener.topic.projectId }, 'a replay ended early');
+        finish(listener, toRetry(sse.outageRetryMs));
+      },
+    },
+    clock,
+  );
+
+  const reconnects = ports.onReconnect(() => {
+    topics.fillGaps();
+    endRevoked();
+  });
+
+  /** Heartbeat, end of life, end of patience: answers when to look again. */
+  const visit = (listener: Listener): number | undefined => {
+    const now = clock.monotonic();
+    if (listener.blockedAt !== undefined && now - listener.blockedAt >= sse.blockedMs)
+      return endSlow(listener);
+    if (now >= listener.endAt) return finish(listener);
+    if (listener.blockedAt === undefined && now - listener.lastWriteAt >= heartbeatMs)
+      send(listener, heartbeat, now);
+    const dueAt =
+      listener.blockedAt === undefined
+        ? listener.lastWriteAt + heartbeatMs
+        : listener.blockedAt + sse.blockedMs;
+    return Math.min(dueAt, listener.endAt) - now;
+  };
+
+  const forget = (listener: Listener): void => {
+    if (listener.state === 'closed') return;
+    listener.state = 'closed';
+    streams -= 1;
+    wheel.remove(listener);
+    listener.onDrained?.();
+    if (removeListener(listener.topic, listener)) topics.release(listener.topic);
+  };
+
+  /** Ends a stream; `last` is written before, when the connection takes it. */
+  const finish = (listener: Listener, last?: Buffer): undefined => {
+    if (listener.state === 'closed') return;
+    if (last && listener.blockedAt === undefined) send(listener, last, clock.monotonic());
+    end(listener);
+    listener.onEnd?.();
+    forget(listener);
+  };
+
+  const endSlow = (listener: Listener): undefined => {
+    endedSlow += 1;
+    return finish(listener);
+  };
+
+  /** Whose key, session or project ended while the bus was away is found out by asking. */
+  const endRevoked = (): void => {
+    const byGrant = new Map<string, Listener[]>();
+    for (const listener of topics.listeners()) {
+      const name = JSON.stringify([listener.topic.projectId, listener.grant]);
+      const same = byGrant.get(name);
+      if (same) same.push(listener);
+      else byGrant.set(name, [listener]);
+    }
+    for (const group of byGrant.values()) void checks.run(() => endUnlessGranted(group));
+  };
+
+  const endUnlessGranted = async (group: Listener[]): Promise<void> => {
+    const [first] = group;
+    if (!first || stopping.signal.aborted) return;
+    let isGranted = false;
+    try {
+      isGranted = await ports.isGranted(first.topic.projectId, first.grant, stopping.signal);
+    } catch (err) {
+      // Not knowing is no reason to stay open: who may, comes back.
+      ports.log.error({ err }, 'the grant of streams cannot be checked');
+    }
+    if (!isGranted) for (const listener of group) finish(listener);
+  };
+
+  const begin = (response: StreamResponse, topic: Topic, stream: StreamOptions): void => {
+    const now = clock.monotonic();
+    const start = startOf(topic, stream.filter, stream.lastEventId);
+    const listener: Listener = {
+      response,
+      topic,
+      grant: stream.grant,
+      filter: stream.filter,
+      onEnd: stream.onEnd,
+      next: start.from === 'ring' ? start.next : topic.ring.end,
+      afterTs: start.from === 'ring' ? start.afterTs : 0,
+      state: start.from === 'ring' ? 'behind' : 'replaying',
+      blockedAt: undefined,
+      onDrained: undefined,
+      lastWriteAt: now,
+      endAt: now + maxMs * (sse.minLifeShare + (1 - sse.minLifeShare) * random()),
+      slot: -1,
+    };
+    streams += 1;
+    addListener(topic, listener);
+    wheel.put(listener, Math.min(heartbeatMs, listener.endAt - now));
+    stream.client.onGone = () => forget(listener);
+    response.onWritable(() => {
+      catchUp.onWritable(listener);
+      return true;
+    });
+    response.cork(() => {
+      writeHead(response, stream.headers);
+      response.write(toRetry(sse.minRetryMs + (sse.maxRetryMs - sse.minRetryMs) * random()));
+    });
+    if (start.from === 'ring') catchUp.pump(listener);
+    else void catchUp.replay(listener, start.afterId);
+  };
+
+  return {
+    /**
+     * Opens a stream: head, `retry:`, then what the client missed, then what is new (decisions 5). The caller
+     * has let the client in and has set uWS's onAborted to tell `stream.client`.
+     *
+     * @returns `unavailable` when the bus cannot be reached or the hub stops: nothing is written then. `gone`
+     * when the client left meanwhile.
+     */
+    async open(response: StreamResponse, stream: StreamOptions): Promise<'open' | 'gone' | 'unavailable'> {
+      if (stopping.signal.aborted || !ports.isConnected()) return 'unavailable';
+      const topic = topics.join(stream.projectId);
+      if (!topic.isReady) {
+        const isReady = await within(topic.ready, subscribeMs, clock).then(
+          () => true,
+          () => false,
+        );
+        if (!isReady || !topic.isReady || stopping.signal.aborted || !topics.has(topic)) {
+          topics.leave(topic);
+          return 'unavailable';
+        }
+      }
+      const { isGone } = stream.client;
+      if (!isGone) begin(response, topic, stream);
+      topics.leave(topic);
+      return isGone ? 'gone' : 'open';
+    },
+
+    /** Writes a stream that says to come back in half a minute, for a client that must not be refused. */
+    postpone(response: StreamResponse, headers: Record<string, string>): void {
+      response.cork(() => {
+        writeHead(response, headers);
+        response.write(toRetry(sse.outageRetryMs));
+        response.end();
+      });
+    },
+
+    /** Waits for the next end of a run of an asset: see run-ends.ts. */
+    waitForEnd: runEnds.waitForEnd,
+    onRunChange: runEnds.onChange,
+
+    /** Ends the streams that fit, in order and at once. */
+    endWhere(fits: (stream: OpenStream) => boolean): void {
+      for (const listener of topics.listeners()) {
+        const { topic, filter, grant } = listener;
+        if (fits({ projectId: topic.projectId, assetId: filter.assetId, grant })) finish(listener);
+      }
+    },
+
+    stats(): HubStats {
+      const blocked = topics.listeners().filter(({ blockedAt }) => blockedAt !== undefined).length;
+      const { size } = topics;
+      const { waiting } = runEnds;
+      return {
+        streams,
+        topics: size,
+        waiting,
+        blocked,
+        deliveries: flusher.writes,
+        replayed: catchUp.replayed,
+        endedSlow,
+      };
+    },
+
+    /** Gives every stream what is new, ends all in order, some at a time, and stops listening. */
+    async close(): Promise<void> {
+      stopping.abort();
+      reconnects.stop();
+      runEnds.stop();
+      flusher.flushAll();
+      const listeners = topics.listeners();
+      for (let n = 0; n < listeners.length; n += endedAtOnce) {
+        for (const listener of listeners.slice(n, n + endedAtOnce)) finish(listener);
+        await new Promise<void>((resolve) => clock.soon(resolve));
+      }
+      topics.close();
+      wheel.stop();
+    },
+  };
+}
+
+const streamHeaders = [
+  ['Content-Type', 'text/event-stream'],
+  ['Cache-Control', 'no-store, no-transform'],
+  ['X-Accel-Buffering', 'no'],
+] as const;
+
+function writeHead(response: StreamResponse, headers: Record<string, string>): void {
+  response.writeStatus('200 OK');
+  for (const [name, value] of streamHeaders) response.writeHeader(name, value);
+  for (const [name, value] of Object.entries(headers)) response.writeHeader(name, value);
+}

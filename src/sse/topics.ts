@@ -1,0 +1,101 @@
+/** The topics of this process: made for the first stream of a project, dropped some seconds after the last. */
+import type { Clock } from './clock.ts';
+import { createLimiter } from './limiter.ts';
+import type { Listener } from './listener.ts';
+import { type ReplayPorts, readGap, within } from './replay.ts';
+import { fill, hold, listenersOf, openTopic, type Topic, type TopicPorts } from './topic.ts';
+
+export type TopicsPorts = TopicPorts &
+  ReplayPorts & {
+    onNew(topic: Topic): void;
+    /** What a topic missed cannot be read: its streams must end, so that they resume. */
+    onLost(topic: Topic, cause: unknown): void;
+    /** Aborted when the hub stops. */
+    stopping: AbortSignal;
+  };
+
+const keptMs = 5_000;
+const maxFills = 8;
+const maxFillMs = 60_000;
+
+export function createTopics(ports: TopicsPorts, clock: Clock) {
+  const topics = new Map<string, Topic>();
+  /** How many are about to listen, by topic, and what drops a topic that nobody listens to. */
+  const joining = new Map<Topic, number>();
+  const idle = new Map<Topic, () => void>();
+  const fills = createLimiter(maxFills, Number.POSITIVE_INFINITY);
+
+  const drop = (topic: Topic): void => {
+    idle.get(topic)?.();
+    idle.delete(topic);
+    topic.stop();
+    if (topics.get(topic.projectId) === topic) topics.delete(topic.projectId);
+  };
+
+  const isUsed = (topic: Topic) => topic.all.size > 0 || topic.byAsset.size > 0 || joining.has(topic);
+
+  const release = (topic: Topic): void => {
+    if (isUsed(topic) || topics.get(topic.projectId) !== topic) return;
+    idle.get(topic)?.();
+    idle.set(
+      topic,
+      clock.after(keptMs, () => {
+        if (!isUsed(topic)) drop(topic);
+      }),
+    );
+  };
+
+  const giveUp = (topic: Topic, cause: unknown): void => {
+    drop(topic);
+    ports.onLost(topic, cause);
+  };
+
+  const fillGap = (topic: Topic): void => {
+    if (topic.held !== undefined) {
+      giveUp(topic, new Error('the bus was lost again'));
+      return;
+    }
+    hold(topic);
+    const missed = readGap(ports, clock, topic, ports.stopping);
+    const run = () => within(fill(topic, missed, clock, ports.onNew), maxFillMs, clock);
+    topic.ready = fills.run(run);
+    topic.ready.catch((cause: unknown) => giveUp(topic, cause));
+  };
+
+  return {
+    /** The project's topic, to be left again: made when there is none, or when it cannot become ready. */
+    join(projectId: string): Topic {
+      const topic = topics.get(projectId) ?? openTopic(projectId, ports, clock, ports.onNew);
+      topics.set(projectId, topic);
+      joining.set(topic, (joining.get(topic) ?? 0) + 1);
+      return topic;
+    },
+
+    leave(topic: Topic): void {
+      const left = (joining.get(topic) ?? 1) - 1;
+      if (left > 0) joining.set(topic, left);
+      else joining.delete(topic);
+      // One that nobody got to use may never become ready: the next stream tries anew.
+      if (!topic.isReady && !isUsed(topic)) drop(topic);
+      else release(topic);
+    },
+
+    /** A topic has lost its last listener. */
+    release,
+    has: (topic: Topic) => topics.get(topic.projectId) === topic,
+    listeners: (): Listener[] => [...topics.values()].flatMap((topic) => [...listenersOf(topic)]),
+
+    /** The bus is back after a loss: every topic reads what it missed meanwhile. */
+    fillGaps(): void {
+      for (const topic of [...topics.values()]) fillGap(topic);
+    },
+
+    get size() {
+      return topics.size;
+    },
+
+    close(): void {
+      for (const topic of [...topics.values()]) drop(topic);
+    },
+  };
+}
