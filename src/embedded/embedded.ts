@@ -91,11 +91,13 @@ async function startServers({ dataDir, logs, mongodBinary, natsBinary }: Plan, s
   await boundLog(mongodLog);
   const { launch, children } = await createLauncher(dataDir);
   const giveUp = new AbortController();
-  const limits = AbortSignal.any([
-    giveUp.signal,
-    AbortSignal.timeout(startTimeoutMs),
-    ...(signal ? [signal] : []),
-  ]);
+  const limits = giveUp.signal;
+  const leave = () => giveUp.abort(signal?.reason);
+  signal?.addEventListener('abort', leave, { once: true });
+  const timer = setTimeout(
+    () => giveUp.abort(new Error(`not ready within ${startTimeoutMs} ms`)),
+    startTimeoutMs,
+  );
   const starts = [
     mongodBinary &&
       startMongod(
@@ -122,6 +124,9 @@ async function startServers({ dataDir, logs, mongodBinary, natsBinary }: Plan, s
     await Promise.allSettled(starts);
     await stopAll(children);
     throw cause;
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', leave);
   }
 }
 

@@ -1,0 +1,351 @@
+/**
+ * All settings, read from the environment once (decisions 10). The only reader of the environment.
+ *
+ * Each variable has one row: what it is for, what is accepted, its default. `npm start -- --help` prints them.
+ */
+import { availableParallelism } from 'node:os';
+import { resolve } from 'node:path';
+import { z } from 'zod';
+import { pipeline, sse, webhook } from '../schemas/limits.ts';
+import { createTrustedProxies } from './auth/client-address.ts';
+import { createPolicy } from './outbound/policy.ts';
+
+/** A bad setting: one line that names the variable, what was given and what is accepted. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+}
+
+const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
+
+/** Timers of the platform end at 24 days and fire at once beyond. */
+const maxDurationMs = 24 * unitMs.h;
+
+const Wait = z
+  .string()
+  .regex(/^\d+(ms|s|m|h)$/, 'a whole number with ms, s, m or h')
+  .transform((text) => {
+    const [, count = '0', unit = 'ms'] = /^(\d+)(ms|s|m|h)$/.exec(text) ?? [];
+    return Number(count) * unitMs[unit as keyof typeof unitMs];
+  })
+  .pipe(z.int().max(maxDurationMs));
+const Waits = z
+  .string()
+  .transform((text) => text.split(','))
+  .pipe(z.array(Wait).min(1));
+const Duration = Wait.pipe(z.int().min(1));
+const List = z.string().transform((text) =>
+  text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== ''),
+);
+/** A list that its user takes: the same code that reads it later judges it here. */
+const listFor = (use: (items: string[]) => unknown) =>
+  List.refine((items) => {
+    try {
+      use(items);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+const Flag = z.enum(['true', 'false']).transform((text) => text === 'true');
+const Whole = z.string().regex(/^\d+$/).transform(Number);
+const Port = Whole.pipe(z.int().max(65_535));
+const countUpTo = (most: number) => Whole.pipe(z.int().min(1).max(most));
+/** In the one form that URLs are compared in, without the slash at its end. */
+const Url = z.url({ protocol: /^https?$/ }).transform((text) => new URL(text).href.replace(/\/$/, ''));
+const Role = z.enum(['http', 'worker', 'scheduler']);
+export type Role = z.infer<typeof Role>;
+const Roles = z.preprocess(
+  (text) =>
+    text === 'all'
+      ? Role.options
+      : String(text)
+          .split(',')
+          .map((name) => name.trim()),
+  z.array(Role).min(1),
+);
+
+const duration = (ms: number) => (ms > 0 && ms % unitMs.m === 0 ? `${ms / unitMs.m}m` : `${ms / unitMs.s}s`);
+
+const aDuration = 'a whole number with ms, s, m or h, 1ms to 24h';
+
+type Row = { schema: z.ZodType; default?: string; accepts: string; help: string };
+
+const rows = {
+  PORT: { schema: Port, default: '8080', accepts: '0 to 65535', help: 'port of the front end' },
+  HOST: {
+    schema: z.string().min(1),
+    default: '127.0.0.1',
+    accepts: 'an address',
+    help: 'address it listens on',
+  },
+  BASE_URL: {
+    schema: Url,
+    accepts: 'an http or https URL',
+    help: 'public address of the service (default http://localhost:PORT)',
+  },
+  DATA_DIR: {
+    schema: z.string().min(1),
+    default: '.data',
+    accepts: 'a folder',
+    help: 'data of the embedded servers and files',
+  },
+  ROLE: {
+    schema: Roles,
+    default: 'all',
+    accepts: 'all, or a comma list of http, worker, scheduler',
+    help: 'what this process does',
+  },
+  MONGODB_URL: {
+    schema: z.string().regex(/^mongodb(\+srv)?:\/\//),
+    accepts: 'mongodb://…',
+    help: 'MongoDB replica set (default: embedded)',
+  },
+  MONGODB_DATABASE: {
+    schema: z.string().regex(/^[\w-]{1,60}$/),
+    default: 'animated_assets',
+    accepts: 'a name',
+    help: 'database',
+  },
+  NATS_URL: {
+    schema: z.string().regex(/^(nats|tls):\/\/[^\s,]+(,[^\s,]+)*$/),
+    accepts: 'nats://host:port[,…]',
+    help: 'NATS with JetStream (default: embedded)',
+  },
+  NATS_PREFIX: {
+    schema: z.string().regex(/^([\w-]+\.)*$/),
+    default: '',
+    accepts: 'tokens that each end in a dot',
+    help: 'sets installations on one NATS apart',
+  },
+  NATS_REPLICAS: {
+    schema: countUpTo(5),
+    accepts: '1 to 5',
+    help: 'replicas of each stream (default 1 embedded, else 3)',
+  },
+  STORAGE_URL: {
+    schema: z.string().regex(/^file:./),
+    accepts: 'file:<folder>',
+    help: 'where media are stored (default file: under DATA_DIR)',
+  },
+  MEDIA_BASE_URL: {
+    schema: Url,
+    accepts: 'an http or https URL',
+    help: 'public address of the media, for a CDN (default BASE_URL)',
+  },
+  OUTBOUND_ALLOW: {
+    schema: listFor((allow) => createPolicy({ allow, denyPorts: [] })),
+    accepts: 'a comma list of address ranges and names',
+    help: 'ranges sources may be fetched from beside public ones (default in development: loopback)',
+  },
+  TRUSTED_PROXIES: {
+    schema: listFor(createTrustedProxies),
+    default: '',
+    accepts: 'a comma list of address ranges',
+    help: 'proxies whose X-Forwarded-For is believed',
+  },
+  VISION_PROVIDER: {
+    schema: z.enum(['local']),
+    default: 'local',
+    accepts: 'local',
+    help: 'who looks at sources',
+  },
+  VIDEO_PROVIDER: { schema: z.enum(['local']), default: 'local', accepts: 'local', help: 'who makes clips' },
+  RENDER_THREADS: {
+    schema: countUpTo(256),
+    default: String(availableParallelism()),
+    accepts: '1 to 256',
+    help: 'clips rendered at once in this process',
+  },
+  METRICS_TOKEN: {
+    schema: z.string().min(16),
+    accepts: 'at least 16 characters',
+    help: 'lets others than loopback read /metrics',
+  },
+  LOG_LEVEL: {
+    schema: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
+    default: 'info',
+    accepts: 'fatal to trace, silent',
+    help: 'log level',
+  },
+  NODE_ENV: {
+    schema: z.string(),
+    default: 'development',
+    accepts: 'production, or anything else',
+    help: 'production refuses unsafe settings',
+  },
+  ALLOW_EMBEDDED: {
+    schema: Flag,
+    default: 'false',
+    accepts: 'true or false',
+    help: 'embedded servers in production: one small machine',
+  },
+  SINGLE_MACHINE: {
+    schema: Flag,
+    default: 'false',
+    accepts: 'true or false',
+    help: 'fewer than 3 replicas in production',
+  },
+  RATE_LIMIT_FACTOR: {
+    schema: z.coerce.number().positive(),
+    default: '1',
+    accepts: 'a number above 0',
+    help: 'multiplies rate limits for load tests; refused in production',
+  },
+  RETRY_BACKOFF: {
+    schema: Waits,
+    default: pipeline.backoffMs.map(duration).join(','),
+    accepts: 'a comma list of whole numbers with ms, s, m or h, each at most 24h',
+    help: 'waits before attempts 1, 2, 3 of a stage',
+  },
+  VISION_TIMEOUT: {
+    schema: Duration,
+    default: duration(pipeline.visionTimeoutMs),
+    accepts: aDuration,
+    help: 'longest look at a source',
+  },
+  VIDEO_TIMEOUT: {
+    schema: Duration,
+    default: duration(pipeline.videoTimeoutMs),
+    accepts: aDuration,
+    help: 'longest making of a clip',
+  },
+  RECONCILE_EVERY: {
+    schema: Duration,
+    default: duration(pipeline.reconcileEveryMs),
+    accepts: aDuration,
+    help: 'how often an old pending run is looked at',
+  },
+  RECONCILE_AFTER: {
+    schema: Duration,
+    default: duration(pipeline.reconcileAfterMs),
+    accepts: aDuration,
+    help: 'age from which it is',
+  },
+  STALL_AFTER: {
+    schema: Duration,
+    default: duration(pipeline.stallAfterMs),
+    accepts: aDuration,
+    help: 'age at which it fails',
+  },
+  SSE_MAX: {
+    schema: Duration,
+    default: duration(sse.maxMs),
+    accepts: aDuration,
+    help: 'longest life of a stream',
+  },
+  SSE_HEARTBEAT: {
+    schema: Duration,
+    default: duration(sse.heartbeatMs),
+    accepts: aDuration,
+    help: 'silence after which a stream gets a comment',
+  },
+  WEBHOOK_TIMEOUT: {
+    schema: Duration,
+    default: duration(webhook.timeoutMs),
+    accepts: aDuration,
+    help: 'longest wait for a webhook endpoint',
+  },
+} as const satisfies Record<string, Row>;
+
+type Rows = typeof rows;
+type Value<Name extends keyof Rows> =
+  | z.output<Rows[Name]['schema']>
+  | (Rows[Name] extends { default: string } ? never : undefined);
+type Environment = { [Name in keyof Rows]: Value<Name> };
+
+export type Config = ReturnType<typeof readConfig>;
+
+/** @throws {ConfigError} for a value that is not accepted, or a combination that is unsafe. */
+export function readConfig(environment: Readonly<Record<string, string | undefined>> = process.env) {
+  const env = parseAll(environment);
+  const baseUrl = env.BASE_URL ?? `http://localhost:${env.PORT}`;
+  const isDevelopment =
+    env.NODE_ENV !== 'production' && isLoopback(env.HOST) && isLoopback(new URL(baseUrl).hostname);
+  const dataDir = resolve(env.DATA_DIR);
+  const isEmbedded = { mongodb: env.MONGODB_URL === undefined, nats: env.NATS_URL === undefined };
+  const anyEmbedded = isEmbedded.mongodb || isEmbedded.nats;
+
+  const replicas = env.NATS_REPLICAS ?? (isEmbedded.nats || isDevelopment || env.SINGLE_MACHINE ? 1 : 3);
+  if (!isDevelopment) refuseUnsafe(env, anyEmbedded, replicas);
+
+  return {
+    port: env.PORT,
+    host: env.HOST,
+    baseUrl,
+    mediaBaseUrl: env.MEDIA_BASE_URL ?? baseUrl,
+    isDevelopment,
+    dataDir,
+    roles: env.ROLE,
+    isEmbedded,
+    mongodbUrl: env.MONGODB_URL,
+    mongodbDatabase: env.MONGODB_DATABASE,
+    natsUrl: env.NATS_URL,
+    natsPrefix: env.NATS_PREFIX,
+    natsReplicas: replicas,
+    storageFolder:
+      env.STORAGE_URL === undefined
+        ? resolve(dataDir, 'storage')
+        : resolve(env.STORAGE_URL.slice('file:'.length)),
+    outboundAllow: env.OUTBOUND_ALLOW ?? (isDevelopment ? ['127.0.0.0/8', '::1/128', 'localhost'] : []),
+    trustedProxies: env.TRUSTED_PROXIES,
+    renderThreads: env.RENDER_THREADS,
+    metricsToken: env.METRICS_TOKEN,
+    logLevel: env.LOG_LEVEL,
+    rateLimitFactor: env.RATE_LIMIT_FACTOR,
+    sse: { maxMs: env.SSE_MAX, heartbeatMs: env.SSE_HEARTBEAT },
+    pipeline: {
+      maxAttempts: pipeline.maxAttempts,
+      mergeTimeoutMs: pipeline.mergeTimeoutMs,
+      backoffMs: env.RETRY_BACKOFF,
+      visionTimeoutMs: env.VISION_TIMEOUT,
+      videoTimeoutMs: env.VIDEO_TIMEOUT,
+      reconcileEveryMs: env.RECONCILE_EVERY,
+      reconcileAfterMs: env.RECONCILE_AFTER,
+      stallAfterMs: env.STALL_AFTER,
+    },
+  };
+}
+
+/** What production must not run with (decisions 10, Modes). */
+function refuseUnsafe(env: Environment, anyEmbedded: boolean, replicas: number): void {
+  if (anyEmbedded && !env.ALLOW_EMBEDDED) {
+    throw new ConfigError(
+      'MONGODB_URL and NATS_URL are needed in production (or ALLOW_EMBEDDED=true for one small machine)',
+    );
+  }
+  if (!anyEmbedded && replicas < 3 && !env.SINGLE_MACHINE) {
+    throw new ConfigError('NATS_REPLICAS must be 3 or more in production (or SINGLE_MACHINE=true)');
+  }
+  if (env.RATE_LIMIT_FACTOR !== 1) throw new ConfigError('RATE_LIMIT_FACTOR is refused in production');
+}
+
+/** All settings as a table, for --help. */
+export function describeConfig(): string {
+  const width = Math.max(...Object.keys(rows).map((name) => name.length));
+  return Object.entries(rows as Record<string, Row>)
+    .map(([name, { default: value, accepts, help }]) => {
+      const shown = value === undefined ? '' : ` [${value === '' ? 'empty' : value}]`;
+      return `  ${name.padEnd(width)}  ${help}; ${accepts}${shown}`;
+    })
+    .join('\n');
+}
+
+function parseAll(environment: Readonly<Record<string, string | undefined>>): Environment {
+  const parsed: Record<string, unknown> = {};
+  for (const [name, row] of Object.entries(rows as Record<string, Row>)) {
+    const text = environment[name] ?? row.default;
+    if (text === undefined) continue;
+    const result = row.schema.safeParse(text);
+    if (!result.success)
+      throw new ConfigError(`${name} is ${JSON.stringify(text)}; accepted: ${row.accepts}`);
+    parsed[name] = result.data;
+  }
+  return parsed as Environment;
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || host === '[::1]' || /^127(\.\d{1,3}){3}$/.test(host);
+}

@@ -1,0 +1,180 @@
+/** The role http: the routes over their services, on one port. */
+import { randomBytes } from 'node:crypto';
+
+import { readSource } from './effects/fetch-source.ts';
+import { assetRoutes } from './http/assets.ts';
+import { eventRoutes } from './http/events.ts';
+import { healthRoutes } from './http/health.ts';
+import { mediaRoutes } from './http/media.ts';
+import { createMediaFiles } from './http/media-files.ts';
+import { openApiRoute } from './http/openapi.ts';
+import { createPace } from './http/pace.ts';
+import { projectRoutes } from './http/projects.ts';
+import { proxyRoutes } from './http/proxy.ts';
+import { createLookups, followChanges } from './http/proxy-lookups.ts';
+import { createPosters } from './http/proxy-poster.ts';
+import type { AnyRoute } from './http/route.ts';
+import { createMediaServer } from './http/serve-media.ts';
+import { startServer } from './http/server.ts';
+import { createAccess, type HttpConfig, type Services } from './http/services.ts';
+import { uploadRoutes } from './http/upload.ts';
+import { userRoutes } from './http/user.ts';
+import type { Parts } from './service.ts';
+import { createHubPorts } from './sse/bus-ports.ts';
+import { hubClock } from './sse/clock.ts';
+import { createHub, type Hub } from './sse/hub.ts';
+import type { Grant } from './sse/listener.ts';
+import { createLiveness } from './sse/liveness.ts';
+import { endStreamsOnMessages, projectChanged, sessionEnded } from './sse/messages.ts';
+import { newId } from './store/ids.ts';
+import type { ProjectRecord } from './store/projects.ts';
+
+const maxProjects = 1_000;
+
+/** Answers the port. */
+export async function startFrontEnd(parts: Parts): Promise<number> {
+  const { config, opened, store, requests } = parts;
+  const services = createServices(parts);
+  const hub = createEventHub(parts);
+  const routes: AnyRoute[] = [
+    ...userRoutes,
+    ...projectRoutes,
+    ...assetRoutes,
+    ...uploadRoutes,
+    ...eventRoutes({ hub, findAsset: requests.find, findProjectByKey: store.projects.findByKey }),
+    ...publicRoutes(parts, services, hub),
+    ...healthRoutes,
+  ];
+  routes.push(openApiRoute(routes, config.baseUrl));
+  const server = opened(
+    await startServer({ host: config.host, port: config.port, routes, services }),
+    (one) => one.close(),
+  );
+  // Closed before the server: streams end in order while it still serves.
+  opened(hub, (one) => one.close());
+  return server.port;
+}
+
+/** Media addresses and the proxy, over what this process remembers of projects, assets and files. */
+function publicRoutes(parts: Parts, { config, now }: Services, hub: Hub): AnyRoute[] {
+  const { opened, store, bus, storage, requests, engine, outbound, uploadKey } = parts;
+  const liveness = opened(createLiveness(bus, randomBytes(9).toString('hex'), hubClock), async (one) =>
+    one.stop(),
+  );
+  const lookups = createLookups({
+    findProjectByKey: store.projects.findByKey,
+    findAsset: requests.find,
+    isLive: liveness.isLive,
+    now,
+  });
+  const files = createMediaFiles(storage);
+  const { listen, onReconnect } = bus;
+  opened(followChanges(lookups, files, { hub, listen, onReconnect }), async (one) => one.stop());
+  const media = createMediaServer(files, createPace());
+  const posters = createPosters({
+    storage,
+    files,
+    async makePoster(source, signal) {
+      const { bytes } = await readSource(source, signal, parts.sources);
+      return engine.sourcePoster(bytes, signal);
+    },
+  });
+  const judgeSource = (source: string) =>
+    uploadKey(source) === undefined ? outbound.judgeUrl(source) : { ok: true as const };
+  return [
+    ...mediaRoutes({ files, media }),
+    ...proxyRoutes<ProjectRecord>({
+      config,
+      lookups,
+      assets: requests,
+      files,
+      media,
+      posters,
+      judgeSource,
+      waitForEnd: hub.waitForEnd,
+      now,
+    }),
+  ];
+}
+
+/** Streams of events, fed by the bus; they end when what let them in has ended. */
+function createEventHub({ config, log, opened, store, bus, requests }: Parts) {
+  const hub = createHub(
+    createHubPorts(bus, {
+      log,
+      async assetFacts(assetId) {
+        const asset = await requests.find(assetId);
+        return asset
+          ? asset.facts.map((fact) => ({ ...fact, asset_id: assetId, project_id: asset.projectId }))
+          : [];
+      },
+      isGranted: async (projectId, grant) => isGranted(projectId, grant),
+    }),
+    config.sse,
+  );
+  opened(endStreamsOnMessages(hub, bus.listen), async (one) => one.stop());
+  return hub;
+
+  async function isGranted(projectId: string, grant: Grant): Promise<boolean> {
+    if (grant.kind === 'key') return (await store.projects.findByKey(grant.key))?.id === projectId;
+    const isOwner = (await store.projects.findOwned(projectId, grant.userId)) !== undefined;
+    return (
+      isOwner &&
+      (grant.sessionId === undefined || (await store.sessions.isAlive(grant.sessionId, Date.now())))
+    );
+  }
+}
+
+function createServices({
+  config,
+  log,
+  store,
+  bus,
+  storage,
+  outbound,
+  requests,
+  uploadKey,
+}: Parts): Services {
+  const http: HttpConfig = {
+    baseUrl: config.baseUrl,
+    mode: config.isDevelopment ? 'development' : 'production',
+    trustedProxies: config.trustedProxies,
+    rateLimitFactor: config.rateLimitFactor,
+  };
+  const now = Date.now;
+  return {
+    ...createAccess(store, http, now),
+    config: http,
+    log,
+    now,
+    newId,
+    store,
+    storage,
+    assets: requests,
+    uploadKey,
+    judgeUrl: outbound.judgeUrl,
+    mediaUrl: (key) => `${config.mediaBaseUrl}/${key}`,
+    async countAssets(of) {
+      if ('projectId' in of) return store.assets.count([of.projectId]);
+      return store.assets.count((await store.projects.list(of.userId, maxProjects)).map(({ id }) => id));
+    },
+    async ready(signal) {
+      const isStoreUp = await store.ping(signal).then(
+        () => true,
+        () => false,
+      );
+      const failing = [...(isStoreUp ? [] : ['store']), ...(bus.connected() ? [] : ['bus'])];
+      return { ok: failing.length === 0, failing };
+    },
+    async onProjectChanged(projectId, { oldKey }) {
+      bus.send(projectChanged, { projectId, ...(oldKey ? { key: oldKey } : {}) });
+    },
+    async onProjectDeleted(projectId, { oldKey }, requestId) {
+      bus.send(projectChanged, { projectId, isDeleted: true, ...(oldKey ? { key: oldKey } : {}) });
+      await requests.cancelAll(projectId, requestId);
+    },
+    async onSessionEnded(sessionId) {
+      bus.send(sessionEnded, { sessionId });
+    },
+  };
+}

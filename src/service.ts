@@ -1,0 +1,314 @@
+/**
+ * The service as one object: what its roles need is opened in order, and closed in the opposite one.
+ *
+ * `http` answers requests, `worker` owns actors and runs effects, `scheduler` finds what was lost. All three
+ * may be one process, the default, or many.
+ */
+import { randomBytes } from 'node:crypto';
+import { copyFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { EffectError } from '../schemas/errors.ts';
+import { runtime, upload as uploadLimits } from '../schemas/limits.ts';
+import { type PlanName, plans } from '../schemas/plans.ts';
+import { createAssetKind } from './actors/asset.ts';
+import { sleep, systemClock } from './actors/clock.ts';
+import { startOwner } from './actors/owner.ts';
+import { startReconciler } from './actors/reconcile.ts';
+import { createSlots } from './actors/slots.ts';
+import { startWorker } from './actors/worker.ts';
+import { openBus } from './bus/bus.ts';
+import type { Config } from './config.ts';
+import type { EffectDeps } from './effects/deps.ts';
+import { createAssetEffects } from './effects/effects.ts';
+import type { SourceDeps } from './effects/fetch-source.ts';
+import { startEmbedded } from './embedded/embedded.ts';
+import { startFrontEnd } from './front-end.ts';
+import { createAssetRequests } from './http/asset-requests.ts';
+import { createLoad, loadBeatMs, loadSubject } from './load.ts';
+import type { Log } from './log.ts';
+import { checkClip } from './media/clip-check.ts';
+import { createEngine } from './media/engine.ts';
+import { createFileStorage } from './media/file-storage.ts';
+import { sniffImage } from './media/image.ts';
+import { createOutbound } from './outbound/outbound.ts';
+import { createLocalVideo } from './providers/local-video.ts';
+import { createLocalVision } from './providers/local-vision.ts';
+import { openStore } from './store/client.ts';
+import { openTempDir } from './temp-dir.ts';
+
+export type Service = {
+  /** Port of the front end; 0 without the role http. */
+  port: number;
+  /** Ends everything in order, within ten seconds. Safe to repeat. */
+  stop(): Promise<void>;
+};
+
+/** @throws when something that it needs is not to be had; what was opened before is closed again. */
+export async function startService(
+  config: Config,
+  log: Log,
+  onFatal: (cause: Error) => void,
+): Promise<Service> {
+  const closers: (() => Promise<void>)[] = [];
+  const opened = <Thing>(thing: Thing, close: (thing: Thing) => Promise<unknown>): Thing => {
+    closers.push(async () => {
+      await close(thing);
+    });
+    return thing;
+  };
+  let stopping: Promise<void> | undefined;
+  const closeAll = async () => {
+    for (const close of closers.reverse()) {
+      await close().catch((err: unknown) => log.error({ err }, 'could not be closed cleanly'));
+    }
+  };
+  const stop = () => {
+    stopping ??= closeAll();
+    return stopping;
+  };
+
+  try {
+    const port = await open(config, log, opened, (cause) => stopping === undefined && onFatal(cause));
+    return { port, stop };
+  } catch (cause) {
+    await stop();
+    throw cause;
+  }
+}
+
+type Opened = <Thing>(thing: Thing, close: (thing: Thing) => Promise<unknown>) => Thing;
+
+async function open(
+  config: Config,
+  log: Log,
+  opened: Opened,
+  onFatal: (cause: Error) => void,
+): Promise<number> {
+  const embedded = opened(
+    await startEmbedded({
+      dataDir: config.dataDir,
+      log,
+      ...config.isEmbedded,
+      onExit: (name, code) => onFatal(new Error(`${name} ended by itself (${code})`)),
+    }),
+    (servers) => servers.stop(),
+  );
+  const store = opened(
+    await openStore(config.mongodbUrl ?? embedded.mongodbUrl ?? '', config.mongodbDatabase, { log }),
+    (one) => one.close(),
+  );
+  await store.partitions.ensure(runtime.partitions);
+  const lastPosition = async () =>
+    Math.max(0, ...(await store.partitions.all()).map(({ position }) => position));
+  const bus = opened(
+    await openBus({
+      url: config.natsUrl ?? embedded.natsUrl ?? '',
+      prefix: config.natsPrefix,
+      replicas: config.natsReplicas,
+      lastPosition,
+      log,
+    }),
+    (one) => one.close(),
+  );
+  const storage = await createFileStorage(config.storageFolder);
+  const outbound = opened(
+    createOutbound({ allow: config.outboundAllow, denyPorts: ownPorts(config, embedded) }),
+    (one) => one.close(),
+  );
+  const kind = createAssetKind(store.assets.actors, config.pipeline);
+  const kinds = new Map([[kind.name, kind]]);
+  const { path: tempDir } = opened(await openTempDir(join(config.dataDir, 'tmp')), (one) => one.remove());
+  const engine = opened(
+    createEngine({ ffmpegPath: embedded.ffmpegPath, tempDir, threads: config.renderThreads }),
+    (one) => one.close(),
+  );
+  const uploads = `${config.baseUrl}/uploads/`;
+  const uploadKey = (url: string) => {
+    const key = url.startsWith(uploads) ? url.slice(config.baseUrl.length + 1) : '';
+    return /^uploads\/\w{1,64}\.(png|jpg|webp)$/.test(key) ? key : undefined;
+  };
+  const load = createLoad(bus.listen, systemClock.now);
+  const requests = createAssetRequests({
+    assets: store.assets,
+    quota: store.quota,
+    bus,
+    kind,
+    queueWaitMs: load.waitMs,
+    async onSourceUsed(src) {
+      const key = uploadKey(src);
+      if (key !== undefined) await store.uploads.markUsed(key);
+    },
+    now: systemClock.now,
+  });
+  const parts: Parts = {
+    config,
+    log,
+    opened,
+    store,
+    bus,
+    storage,
+    outbound,
+    engine,
+    kinds,
+    tempDir,
+    requests,
+    uploadKey,
+    sources: {
+      storage,
+      uploadKey,
+      sniffImage,
+      async fetchSource(url, signal) {
+        const { bytes, type } = await outbound.fetchSource(url, { accepts: sniffImage, signal });
+        return { bytes, contentType: `image/${type}` };
+      },
+    },
+  };
+
+  const startEffects = config.roles.includes('worker') ? await startWorkerRole(parts) : undefined;
+  if (config.roles.includes('scheduler')) {
+    opened(
+      startReconciler({
+        kinds,
+        bus,
+        records: store.partitions,
+        clock: systemClock,
+        log,
+        duties: [requests.settleHolds, () => removeUnusedUploads(parts)],
+      }),
+      (one) => one.stop(),
+    );
+  }
+  const port = config.roles.includes('http') ? await startFrontEnd(parts) : 0;
+  await startEffects?.();
+  return port;
+}
+
+/** What the roles share. */
+export type Parts = {
+  config: Config;
+  log: Log;
+  opened: Opened;
+  store: Awaited<ReturnType<typeof openStore>>;
+  bus: Awaited<ReturnType<typeof openBus>>;
+  storage: Awaited<ReturnType<typeof createFileStorage>>;
+  outbound: ReturnType<typeof createOutbound>;
+  engine: ReturnType<typeof createEngine>;
+  kinds: Map<string, ReturnType<typeof createAssetKind>>;
+  tempDir: string;
+  requests: ReturnType<typeof createAssetRequests>;
+  /** Storage key of a source that was uploaded here; undefined for an address outside. */
+  uploadKey(url: string): string | undefined;
+  /** What reads a source, from storage or from outside: see effects/fetch-source.ts. */
+  sources: SourceDeps;
+};
+
+/** Fetches and writes at once in one worker: they wait more than they work. */
+const ioSlots = 32;
+/** Workers beat four times as often. */
+const hearPeersMs = 1_000;
+
+/** Owns actors at once; the answer begins to take work, last, when the other workers have been heard. */
+async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
+  const { config, log, opened, bus, store, kinds, tempDir, engine } = parts;
+  const workerId = `${hostname()}-${randomBytes(6).toString('hex')}`;
+  const video = opened(
+    await createLocalVideo({ engine, tempDir: join(tempDir, 'clips'), poolSize: config.renderThreads }),
+    (one) => one.close(),
+  );
+  const slots = createSlots({ cpu: config.renderThreads, video: config.renderThreads, io: ioSlots });
+  const effects = createAssetEffects(effectDeps(parts, video));
+  const owner = opened(
+    startOwner({
+      workerId,
+      partitions: runtime.partitions,
+      kinds,
+      bus,
+      records: store.partitions,
+      clock: systemClock,
+      log,
+    }),
+    (one) => one.stop(),
+  );
+  const beat = setInterval(
+    () =>
+      bus.send(loadSubject, {
+        workerId,
+        threads: config.renderThreads,
+        waiting: slots.waitingByProject('video'),
+      }),
+    loadBeatMs,
+  );
+  opened(beat, async () => clearInterval(beat));
+
+  const startedAt = systemClock.monotonic();
+  return async () => {
+    await sleep(systemClock, startedAt + hearPeersMs - systemClock.monotonic());
+    // What a dead worker held would else come back only when its time is over.
+    if (owner.isAlone()) await bus.reclaimWork(Object.keys(effects));
+    opened(await startWorker({ effects, bus, slots, clock: systemClock, log }), (one) => one.stop());
+    log.info({ worker: workerId, partitions: owner.stats().owned }, 'worker started');
+  };
+}
+
+const dayMs = 86_400_000;
+const maxRemoved = 100;
+
+/** Uploads that no asset has used in a week (decisions 3), and rooms that a killed process has kept for some. */
+async function removeUnusedUploads({ store, storage }: Parts): Promise<void> {
+  const unused = await store.uploads.unusedBefore(
+    Date.now() - uploadLimits.unusedKeptDays * dayMs,
+    maxRemoved,
+  );
+  for (const { id, key } of unused) {
+    if (key !== null) await storage.delete(key);
+    await store.uploads.remove(id);
+  }
+}
+
+function effectDeps(
+  { config, store, sources, engine, tempDir }: Parts,
+  video: Awaited<ReturnType<typeof createLocalVideo>>,
+): EffectDeps {
+  return {
+    now: systemClock.now,
+    ...sources,
+    tempDir,
+    async mayRun(projectId, model) {
+      const project = await store.projects.find(projectId);
+      const user = project && (await store.users.find(project.userId));
+      return user !== undefined && plans[user.plan as PlanName].models.includes(model);
+    },
+    vision: createLocalVision(),
+    videoFor: () => video,
+    videoNamed: (name) => (name === video.name ? video : undefined),
+    merge: async (job, signal) => {
+      await engine.merge(job, signal);
+    },
+    lastFrame: (job, signal) => engine.lastFrame(job, signal),
+    poster: async (job, signal) => {
+      await engine.poster(job, signal);
+    },
+    checkClip,
+    async copyOutput(url, file) {
+      if (!url.startsWith('file:'))
+        throw new EffectError('i2v_failed', `no provider has outputs at ${new URL(url).host}`);
+      await copyFile(fileURLToPath(url), file).catch((cause: unknown) => {
+        throw new EffectError('i2v_failed', `the output ${url} is gone`, { retry: 'transient', cause });
+      });
+    },
+    mediaUrl: (key) => `${config.mediaBaseUrl}/${key}`,
+    visionTimeoutMs: config.pipeline.visionTimeoutMs,
+  };
+}
+
+function ownPorts(
+  config: Config,
+  embedded: { mongodbUrl: string | undefined; natsUrl: string | undefined },
+): number[] {
+  const urls = [config.mongodbUrl, config.natsUrl, embedded.mongodbUrl, embedded.natsUrl];
+  return urls
+    .filter((url) => url !== undefined)
+    .flatMap((url) => [...url.matchAll(/:(\d{2,5})(?=[/,?]|$)/g)].map(([, port]) => Number(port)));
+}

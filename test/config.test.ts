@@ -1,0 +1,231 @@
+/** Settings: what is accepted, what stops the start and how it says so, and what each mode refuses. */
+import { availableParallelism } from 'node:os';
+import { resolve } from 'node:path';
+import t from 'tap';
+import { pipeline, sse } from '../schemas/limits.ts';
+import { type Config, ConfigError, describeConfig, readConfig } from '../src/config.ts';
+import { createLog } from '../src/log.ts';
+
+type Environment = Record<string, string>;
+
+/** What production needs, with nothing more. */
+const production: Environment = {
+  NODE_ENV: 'production',
+  HOST: '0.0.0.0',
+  BASE_URL: 'https://assets.example',
+  MONGODB_URL: 'mongodb://db/?replicaSet=rs0',
+  NATS_URL: 'nats://a:4222,b:4222',
+};
+
+function refusal(environment: Environment): string {
+  try {
+    readConfig(environment);
+  } catch (cause) {
+    if (cause instanceof ConfigError) return cause.message;
+    throw cause;
+  }
+  return 'accepted';
+}
+
+t.test('without any setting everything has its default', async (t) => {
+  const config = readConfig({});
+  t.match(config, {
+    port: 8080,
+    host: '127.0.0.1',
+    baseUrl: 'http://localhost:8080',
+    mediaBaseUrl: 'http://localhost:8080',
+    isDevelopment: true,
+    dataDir: resolve('.data'),
+    storageFolder: resolve('.data/storage'),
+    roles: ['http', 'worker', 'scheduler'],
+    isEmbedded: { mongodb: true, nats: true },
+    natsReplicas: 1,
+    natsPrefix: '',
+    outboundAllow: ['127.0.0.0/8', '::1/128', 'localhost'],
+    trustedProxies: [],
+    renderThreads: availableParallelism(),
+    logLevel: 'info',
+    rateLimitFactor: 1,
+    sse: { maxMs: sse.maxMs, heartbeatMs: sse.heartbeatMs },
+    pipeline: {
+      maxAttempts: pipeline.maxAttempts,
+      backoffMs: pipeline.backoffMs,
+      visionTimeoutMs: pipeline.visionTimeoutMs,
+      videoTimeoutMs: pipeline.videoTimeoutMs,
+      mergeTimeoutMs: pipeline.mergeTimeoutMs,
+      reconcileEveryMs: pipeline.reconcileEveryMs,
+      reconcileAfterMs: pipeline.reconcileAfterMs,
+      stallAfterMs: pipeline.stallAfterMs,
+    },
+  });
+  t.strictSame([config.mongodbUrl, config.natsUrl, config.metricsToken], [undefined, undefined, undefined]);
+  t.ok(readConfig().port >= 0, 'the process’s own environment is read when none is handed in');
+});
+
+t.test('values are read as what they mean', async (t) => {
+  const read = (environment: Environment): Config => readConfig(environment);
+  const times = { RETRY_BACKOFF: '0ms,250ms,2s', VISION_TIMEOUT: '1h', SSE_MAX: '24h', STALL_AFTER: '90s' };
+  t.match(read(times), {
+    pipeline: { backoffMs: [0, 250, 2_000], visionTimeoutMs: 3_600_000, stallAfterMs: 90_000 },
+    sse: { maxMs: 86_400_000 },
+  });
+  t.strictSame(read({ ROLE: 'http, scheduler' }).roles, ['http', 'scheduler']);
+  t.strictSame(read({ ROLE: 'all' }).roles, ['http', 'worker', 'scheduler']);
+  t.strictSame(read({ OUTBOUND_ALLOW: '' }).outboundAllow, [], 'empty allows nothing');
+  t.strictSame(read({ OUTBOUND_ALLOW: ' 10.0.0.0/8 , media.lan,' }).outboundAllow, [
+    '10.0.0.0/8',
+    'media.lan',
+  ]);
+  t.strictSame(read({ TRUSTED_PROXIES: '10.1.2.3,fd00::/8' }).trustedProxies, ['10.1.2.3', 'fd00::/8']);
+  t.equal(read({ PORT: '9000' }).baseUrl, 'http://localhost:9000');
+  t.equal(read({ DATA_DIR: '/srv/data' }).storageFolder, '/srv/data/storage');
+  t.equal(read({ STORAGE_URL: 'file:///srv/media' }).storageFolder, '/srv/media');
+  t.equal(read({ STORAGE_URL: 'file:media' }).storageFolder, resolve('media'));
+  t.match(read({ MONGODB_URL: 'mongodb+srv://db', NATS_URL: 'tls://bus' }), {
+    isEmbedded: { mongodb: false, nats: false },
+    natsReplicas: 1,
+  });
+  t.equal(read({ RATE_LIMIT_FACTOR: '0.5' }).rateLimitFactor, 0.5);
+});
+
+t.test('public addresses are kept in the one form that URLs are compared in', async (t) => {
+  const { baseUrl, mediaBaseUrl } = readConfig({
+    ...production,
+    BASE_URL: 'https://Assets.Example:443/',
+    MEDIA_BASE_URL: 'https://CDN.example/media/',
+  });
+  t.strictSame([baseUrl, mediaBaseUrl], ['https://assets.example', 'https://cdn.example/media']);
+});
+
+t.test('a bad value is one line that names the variable, the value and what is accepted', async (t) => {
+  const bad: Record<string, string[]> = {
+    PORT: ['', '-1', '65536', '80.5', 'http', '0x50', ' 80'],
+    HOST: [''],
+    BASE_URL: ['', 'localhost:8080', 'ftp://assets.example', 'javascript:alert(1)', 'assets.example'],
+    DATA_DIR: [''],
+    ROLE: ['', 'web', 'http,', 'http,web', 'all,http'],
+    MONGODB_URL: ['', 'http://db', 'db:27017'],
+    MONGODB_DATABASE: ['', 'a b', 'x'.repeat(61), 'a.b'],
+    NATS_URL: ['', 'http://bus', 'nats://', 'nats://a,,b'],
+    NATS_PREFIX: ['test', 'a b.', '*.', '.'],
+    NATS_REPLICAS: ['', '0', '6', '1.5'],
+    STORAGE_URL: ['', 'file:', '/srv/media', 's3://bucket'],
+    MEDIA_BASE_URL: ['', 'cdn', 'mailto:a@b.example'],
+    OUTBOUND_ALLOW: ['10.0.0.0/33', 'http://10.0.0.1', 'a b'],
+    TRUSTED_PROXIES: ['proxy', '10.0.0.0/33', '10.0.0.1/', 'localhost'],
+    VISION_PROVIDER: ['', 'remote'],
+    VIDEO_PROVIDER: ['', 'remote'],
+    RENDER_THREADS: ['', '0', '257', 'many'],
+    METRICS_TOKEN: ['', 'short'],
+    LOG_LEVEL: ['', 'loud'],
+    ALLOW_EMBEDDED: ['', 'yes', 'TRUE', '1'],
+    SINGLE_MACHINE: ['', 'no'],
+    RATE_LIMIT_FACTOR: ['', '0', '-1', 'fast', 'Infinity'],
+    RETRY_BACKOFF: ['', '1', '0s,', '1s,-1s', '1s;2s', '25h'],
+    ...Object.fromEntries(
+      [
+        'VISION_TIMEOUT',
+        'VIDEO_TIMEOUT',
+        'RECONCILE_EVERY',
+        'RECONCILE_AFTER',
+        'STALL_AFTER',
+        'SSE_MAX',
+        'SSE_HEARTBEAT',
+        'WEBHOOK_TIMEOUT',
+      ].map((name) => [
+        name,
+        ['', '0s', '0ms', '30', '1.5s', '-1s', '1d', '25h', '99999999999999999999h', '5 m'],
+      ]),
+    ),
+  };
+  for (const [name, values] of Object.entries(bad)) {
+    for (const value of [
+      ...values,
+      ...(name === 'TRUSTED_PROXIES' || name === 'OUTBOUND_ALLOW' ? [] : ['x\ny z']),
+    ]) {
+      if (name === 'HOST' || name === 'DATA_DIR') if (value !== '') continue;
+      const message = refusal({ [name]: value });
+      t.ok(message.startsWith(`${name} is ${JSON.stringify(value)}; accepted: `), message);
+      t.notMatch(message, /\n/);
+    }
+  }
+});
+
+t.test('development is what only this machine can reach; everything else is production', async (t) => {
+  const local = { MONGODB_URL: 'mongodb://db', NATS_URL: 'nats://bus' };
+  const development: Environment[] = [
+    {},
+    { HOST: 'localhost' },
+    { HOST: '::1' },
+    { HOST: '127.0.0.2', BASE_URL: 'http://127.0.0.1:9000' },
+    { BASE_URL: 'http://[::1]:8080' },
+    { NODE_ENV: 'test' },
+  ];
+  for (const environment of development) t.equal(readConfig(environment).isDevelopment, true);
+  const others: Environment[] = [
+    { NODE_ENV: 'production' },
+    { HOST: '0.0.0.0' },
+    { HOST: '127.0.0.1.example' },
+    { BASE_URL: 'https://assets.example' },
+    { BASE_URL: 'http://localhost.example' },
+  ];
+  for (const environment of others) {
+    t.match(refusal(environment), /^MONGODB_URL and NATS_URL are needed in production/);
+    t.match(readConfig({ ...environment, ...local, SINGLE_MACHINE: 'true' }), {
+      isDevelopment: false,
+      outboundAllow: [],
+      natsReplicas: 1,
+    });
+  }
+});
+
+t.test('production refuses what is not safe', async (t) => {
+  t.match(readConfig(production), { isDevelopment: false, natsReplicas: 3, outboundAllow: [] });
+  t.equal(refusal({ ...production, NATS_REPLICAS: '5' }), 'accepted');
+  t.match(refusal({ ...production, NATS_REPLICAS: '2' }), /^NATS_REPLICAS must be 3 or more in production/);
+  t.equal(refusal({ ...production, NATS_REPLICAS: '2', SINGLE_MACHINE: 'true' }), 'accepted');
+  t.match(
+    refusal({ ...production, RATE_LIMIT_FACTOR: '10' }),
+    /^RATE_LIMIT_FACTOR is refused in production$/,
+  );
+  t.equal(refusal({ RATE_LIMIT_FACTOR: '10' }), 'accepted', 'in development it is for load tests');
+  const { MONGODB_URL: _, ...halfEmbedded } = production;
+  t.match(refusal(halfEmbedded), /needed in production/);
+  t.match(readConfig({ ...halfEmbedded, ALLOW_EMBEDDED: 'true' }), {
+    isEmbedded: { mongodb: true, nats: false },
+  });
+  const { NATS_URL: __, ...alone } = halfEmbedded;
+  t.match(readConfig({ ...alone, ALLOW_EMBEDDED: 'true' }), { natsReplicas: 1, isDevelopment: false });
+});
+
+t.test('--help lists every setting once with its default, and the defaults are accepted', async (t) => {
+  const lines = describeConfig().split('\n');
+  const names = lines.map((line) => line.trim().split(' ')[0] ?? '');
+  t.equal(new Set(names).size, lines.length);
+  t.ok(lines.length > 25);
+  for (const line of lines) t.match(line, /^ {2}[A-Z_]+ {2,}\S.*; .+$/);
+  const shown = (name: string) => lines.find((line) => line.includes(` ${name} `)) ?? '';
+  t.match(shown('RETRY_BACKOFF'), /\[0s,1s,4s\]$/);
+  t.match(shown('VIDEO_TIMEOUT'), /\[5m\]$/);
+  t.match(shown('TRUSTED_PROXIES'), /\[empty\]$/);
+  const defaults = lines.flatMap((line) => {
+    const [, name, value] = /^ {2}(\w+) .* \[(.+)\]$/.exec(line) ?? [];
+    return name && value ? [[name, value === 'empty' ? '' : value]] : [];
+  });
+  t.same(readConfig(Object.fromEntries(defaults)), readConfig({}));
+});
+
+t.test('the log hides secrets and carries the time in unix ms', async (t) => {
+  const lines: Record<string, unknown>[] = [];
+  const log = createLog('info', { write: (line) => void lines.push(JSON.parse(line)) });
+  const before = Date.now();
+  log.info({ user: { password: 'p', cookie: 'c', authorization: 'a', id: 'usr_1' } }, 'request');
+  log.debug({}, 'too low to be written');
+  t.equal(lines.length, 1);
+  t.match(lines[0], {
+    msg: 'request',
+    user: { password: '[hidden]', cookie: '[hidden]', authorization: '[hidden]', id: 'usr_1' },
+  });
+  t.ok(Number(lines[0]?.['ts']) >= before);
+  t.equal(createLog('silent').level, 'silent');
+});
