@@ -11,7 +11,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -19,6 +19,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { AssetEvent } from '../../schemas/events.ts';
 import { isTerminal } from '../../schemas/events.ts';
+import { freePort } from '../demo/free-port.ts';
 import { childrenOf, report } from './cpu.ts';
 
 const main = fileURLToPath(new URL('../main.js', import.meta.url));
@@ -284,14 +285,6 @@ async function serveSource(): Promise<{ url: string; close(): void }> {
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   return { url: `http://127.0.0.1:${port}/photo.jpg`, close: () => server.close() };
-}
-
-async function freePort(): Promise<number> {
-  const server = createTcpServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
 }
 
 /** Numbers from 0 to 1 that are the same for the same seed. */

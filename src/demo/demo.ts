@@ -11,7 +11,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { basename, extname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -19,6 +19,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { Asset, PrepareResponse, UploadResponse } from '../../schemas/asset.ts';
 import type { AssetEvent } from '../../schemas/events.ts';
+import { freePort } from './free-port.ts';
 import { createProgress, drawProgress } from './progress.ts';
 
 const here = (name: string) => fileURLToPath(new URL(name, import.meta.url));
@@ -254,14 +255,6 @@ async function call<Answer>(
   });
   if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
   return (await answer.json()) as Answer;
-}
-
-async function freePort(): Promise<number> {
-  const server = createTcpServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
 }
 
 main().catch((cause: unknown) => {

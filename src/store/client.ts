@@ -85,6 +85,7 @@ export async function openStore(
   const db = client.db(databaseName);
   const parts = createParts(db, client);
   try {
+    checkReplicaSet(await db.command({ hello: 1 }));
     await ensureIndexes(Object.values(parts));
   } catch (cause) {
     await client.close();
@@ -101,6 +102,18 @@ export async function openStore(
     },
     close: () => client.close(),
   };
+}
+
+/**
+ * A standalone server has no transactions and confirms nothing on a majority.
+ *
+ * @param hello the server's answer to `hello`
+ * @throws when it belongs to no replica set
+ */
+export function checkReplicaSet({ setName, msg }: { setName?: unknown; msg?: unknown }): void {
+  // A router of a sharded cluster says so instead.
+  if (setName !== undefined || msg === 'isdbgrid') return;
+  throw new Error('MongoDB runs standalone: make it a replica set (one member will do)');
 }
 
 /**
