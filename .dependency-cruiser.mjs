@@ -20,7 +20,7 @@ const spokenIn = (name, from, packages) => ({
   to: { path: packages.map((one) => `${npm}${one}/`) },
 });
 
-const tops = '^src/(main|service|front-end|load|temp-dir|config|log|cli)\\.ts$';
+const tops = '^src/(main|service|front-end|load|poster-request|temp-dir|config|log|cli)\\.ts$';
 
 export default {
   forbidden: [

@@ -1,7 +1,7 @@
 /** The role http: the routes over their services, on one port. */
 import { randomBytes } from 'node:crypto';
 
-import { readSource } from './effects/fetch-source.ts';
+import { RequestFailure } from './bus/bus.ts';
 import { assetRoutes } from './http/assets.ts';
 import { eventRoutes } from './http/events.ts';
 import { healthRoutes } from './http/health.ts';
@@ -19,10 +19,12 @@ import { startServer } from './http/server.ts';
 import { createAccess, type HttpConfig, type Services } from './http/services.ts';
 import { uploadRoutes } from './http/upload.ts';
 import { userRoutes } from './http/user.ts';
+import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
 import type { Parts } from './service.ts';
 import { createHubPorts } from './sse/bus-ports.ts';
 import { hubClock } from './sse/clock.ts';
 import { createHub, type Hub } from './sse/hub.ts';
+import { LimitError } from './sse/limiter.ts';
 import type { Grant } from './sse/listener.ts';
 import { createLiveness } from './sse/liveness.ts';
 import { endStreamsOnMessages, projectChanged, sessionEnded } from './sse/messages.ts';
@@ -57,7 +59,7 @@ export async function startFrontEnd(parts: Parts): Promise<number> {
 
 /** Media addresses and the proxy, over what this process remembers of projects, assets and files. */
 function publicRoutes(parts: Parts, { config, now }: Services, hub: Hub): AnyRoute[] {
-  const { opened, store, bus, storage, requests, engine, outbound, uploadKey } = parts;
+  const { opened, store, bus, storage, requests, outbound, uploadKey } = parts;
   const liveness = opened(createLiveness(bus, randomBytes(9).toString('hex'), hubClock), async (one) =>
     one.stop(),
   );
@@ -74,9 +76,13 @@ function publicRoutes(parts: Parts, { config, now }: Services, hub: Hub): AnyRou
   const posters = createPosters({
     storage,
     files,
-    async makePoster(source, signal) {
-      const { bytes } = await readSource(source, signal, parts.sources);
-      return engine.sourcePoster(bytes, signal);
+    async makePoster(project, source) {
+      try {
+        return await bus.request(posterRequest, { project, source } satisfies PosterRequest, posterMs);
+      } catch (cause) {
+        if (cause instanceof RequestFailure) throw cause;
+        throw new LimitError('no worker answers', { cause });
+      }
     },
   });
   const judgeSource = (source: string) =>

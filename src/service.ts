@@ -10,19 +10,19 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { EffectError } from '../schemas/errors.ts';
-import { runtime, upload as uploadLimits } from '../schemas/limits.ts';
+import { proxy as proxyLimits, runtime, upload as uploadLimits } from '../schemas/limits.ts';
 import { type PlanName, plans } from '../schemas/plans.ts';
 import { createAssetKind } from './actors/asset.ts';
 import { sleep, systemClock } from './actors/clock.ts';
 import { startOwner } from './actors/owner.ts';
 import { startReconciler } from './actors/reconcile.ts';
-import { createSlots } from './actors/slots.ts';
+import { createSlots, type Slots } from './actors/slots.ts';
 import { startWorker } from './actors/worker.ts';
 import { openBus } from './bus/bus.ts';
 import type { Config } from './config.ts';
 import type { EffectDeps } from './effects/deps.ts';
 import { createAssetEffects } from './effects/effects.ts';
-import type { SourceDeps } from './effects/fetch-source.ts';
+import { readSource, type SourceDeps } from './effects/fetch-source.ts';
 import { startEmbedded } from './embedded/embedded.ts';
 import { startFrontEnd } from './front-end.ts';
 import { createAssetRequests } from './http/asset-requests.ts';
@@ -33,6 +33,7 @@ import { createEngine } from './media/engine.ts';
 import { createFileStorage } from './media/file-storage.ts';
 import { sniffImage } from './media/image.ts';
 import { createOutbound } from './outbound/outbound.ts';
+import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
 import { createLocalVideo } from './providers/local-video.ts';
 import { createLocalVision } from './providers/local-vision.ts';
 import { openStore } from './store/client.ts';
@@ -242,6 +243,12 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
   );
   opened(beat, async () => clearInterval(beat));
 
+  const serving = bus.serve(posterRequest, async (body) => {
+    const { project, source } = body as PosterRequest;
+    return makePoster(parts, slots, { project, source });
+  });
+  opened(serving, async (one) => one.stop());
+
   const startedAt = systemClock.monotonic();
   return async () => {
     await sleep(systemClock, startedAt + hearPeersMs - systemClock.monotonic());
@@ -250,6 +257,22 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
     opened(await startWorker({ effects, bus, slots, clock: systemClock, log }), (one) => one.stop());
     log.info({ worker: workerId, partitions: owner.stats().owned }, 'worker started');
   };
+}
+
+async function makePoster(
+  { sources, engine }: Parts,
+  slots: Slots,
+  { project, source }: PosterRequest,
+): Promise<Uint8Array> {
+  const signal = AbortSignal.timeout(posterMs);
+  const perProject = proxyLimits.maxPosterFetchesPerProject;
+  const release = await slots.acquire({ slot: 'io', project, perProject, since: Date.now() }, signal);
+  try {
+    const { bytes } = await readSource(source, signal, sources);
+    return await engine.sourcePoster(bytes, signal);
+  } finally {
+    release();
+  }
 }
 
 const dayMs = 86_400_000;

@@ -32,8 +32,8 @@ export function createAssetKind(store: ActorStorePort, times: PipelineTimes): Ac
     beginsRun: (event) => event === 'queued',
     earlierFactsKept: limits.earlierFactsKept,
     workFields(snapshot) {
-      const { plan, requestId } = contextOf(snapshot);
-      return { plan, requestId };
+      const { plan, runStartedTs, requestId } = contextOf(snapshot);
+      return { plan, since: runStartedTs, requestId };
     },
   };
 }

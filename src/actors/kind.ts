@@ -26,8 +26,8 @@ export type ActorKind = {
   beginsRun(event: string): boolean;
   /** Earlier runs' facts that stay. */
   earlierFactsKept: number;
-  /** Fields that work carries beside its parameters: plan for slots, request id for logs. */
-  workFields(snapshot: StoredSnapshot): { plan: string; requestId: string };
+  /** Fields that work carries beside its parameters: plan and age (unix ms) for slots, request id for logs. */
+  workFields(snapshot: StoredSnapshot): { plan: string; since: number; requestId: string };
 };
 
 /** A document that waits for its first message. */

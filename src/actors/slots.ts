@@ -11,6 +11,8 @@ export type SlotRequest = {
   project: string;
   /** How many the project may have running in this class. */
   perProject: number;
+  /** When the wait began for its run (unix ms): within a project the oldest run goes first. */
+  since: number;
 };
 
 export type SlotStats = Record<string, { running: number; waiting: number }>;
@@ -28,10 +30,10 @@ export function createSlots(capacity: Readonly<Record<string, number>>): Slots {
   const classes = new Map(Object.entries(capacity).map(([slot, limit]) => [slot, createClass(limit)]));
 
   return {
-    acquire({ slot, project, perProject }, signal) {
+    acquire({ slot, project, perProject, since }, signal) {
       const found = classes.get(slot);
       if (!found) throw new TypeError(`no slots of class ${slot}`);
-      return found.acquire(project, perProject, signal);
+      return found.acquire({ project, perProject, since }, signal);
     },
     stats: () => Object.fromEntries([...classes].map(([slot, one]) => [slot, one.stats()])),
     waitingByProject: (slot) => classes.get(slot)?.waitingByProject() ?? {},
@@ -40,7 +42,7 @@ export function createSlots(capacity: Readonly<Record<string, number>>): Slots {
 
 const maxListed = 1_000;
 
-type Waiter = { perProject: number; grant(): void };
+type Waiter = { perProject: number; since: number; grant(): void };
 
 function createClass(limit: number) {
   let running = 0;
@@ -81,12 +83,16 @@ function createClass(limit: number) {
     }
   };
 
-  const acquire = (project: string, perProject: number, signal: AbortSignal): Promise<() => void> => {
+  const acquire = (
+    { project, perProject, since }: Omit<SlotRequest, 'slot'>,
+    signal: AbortSignal,
+  ): Promise<() => void> => {
     if (signal.aborted) return Promise.reject(signal.reason);
     if (isFree(project, perProject) && !queues.has(project)) return Promise.resolve(begin(project));
     return new Promise((resolve, reject) => {
       const waiter: Waiter = {
         perProject,
+        since,
         grant() {
           signal.removeEventListener('abort', leave);
           resolve(begin(project));
@@ -102,7 +108,9 @@ function createClass(limit: number) {
         reject(signal.reason);
       };
       const queue = queues.get(project) ?? [];
-      queue.push(waiter);
+      // Work that was interrupted comes again late; it does not go to the end for that.
+      const place = queue.findLastIndex((other) => other.since <= since) + 1;
+      queue.splice(place, 0, waiter);
       queues.set(project, queue);
       waiting += 1;
       signal.addEventListener('abort', leave, { once: true });

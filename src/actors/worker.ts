@@ -62,6 +62,7 @@ type Body = {
   id: string;
   project: string;
   plan: string;
+  since: number;
   requestId: string;
   effect: string;
   params: WorkRef & Record<string, unknown>;
@@ -145,7 +146,12 @@ export async function startWorker({ effects, bus, slots, clock, log }: WorkerPor
     let outcome = 'done';
     try {
       release = await slots.acquire(
-        { slot: effect.slot, project: body.project, perProject: effect.perProject(body.plan) },
+        {
+          slot: effect.slot,
+          project: body.project,
+          perProject: effect.perProject(body.plan),
+          since: body.since,
+        },
         signal,
       );
       const { id, project, plan, requestId } = body;

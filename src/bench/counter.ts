@@ -39,6 +39,6 @@ export function createCounterKind(name: string, store: ActorStorePort): ActorKin
     index: () => ({}),
     beginsRun: () => false,
     earlierFactsKept: 0,
-    workFields: () => ({ plan: 'free', requestId: '' }),
+    workFields: () => ({ plan: 'free', since: 0, requestId: '' }),
   };
 }

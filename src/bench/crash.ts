@@ -26,8 +26,8 @@ const main = fileURLToPath(new URL('../main.js', import.meta.url));
 const admin = fileURLToPath(new URL('../cli.js', import.meta.url));
 const photo = fileURLToPath(new URL('../demo/photo.jpg', import.meta.url));
 
-/** Longest time without any asset ending before the run counts as stuck. */
-const stuckMs = 180_000;
+/** Longest time without any asset moving before the run counts as stuck: longer than a reconcile takes to come. */
+const stuckMs = 360_000;
 const minBetweenKillsMs = 300;
 const maxBetweenKillsMs = 6_000;
 
@@ -178,20 +178,21 @@ async function prepareAll(rig: Rig, session: string, project: string, src: strin
   return accepted;
 }
 
+/** Ends early when nothing moves any more: the audit then says what is lost. */
 async function untilAllEnd(rig: Rig, session: string, accepted: string[]): Promise<void> {
-  const open = new Set(accepted);
+  const open = new Map(accepted.map((id) => [id, '']));
   let movedAt = performance.now();
-  while (open.size > 0) {
-    for (const id of [...open]) {
+  while (open.size > 0 && performance.now() - movedAt < stuckMs) {
+    for (const id of [...open.keys()]) {
       const answer = await request(rig, 'GET', `/api/assets/${id}`, undefined, session);
-      const { asset } = (await answer.json()) as { asset: { status: string } };
-      if (asset.status === 'pending') break;
-      open.delete(id);
-      movedAt = performance.now();
+      const { asset } = (await answer.json()) as { asset: { status: string; state: string } };
+      if (asset.state !== open.get(id)) movedAt = performance.now();
+      if (asset.status === 'pending') open.set(id, asset.state);
+      else open.delete(id);
     }
-    if (performance.now() - movedAt > stuckMs) return;
-    await sleep(250);
+    await sleep(500);
   }
+  for (const [id, state] of open) console.error(`${id} is stuck in ${state}`);
 }
 
 async function auditAll(rig: Rig, session: string, project: string, accepted: string[]) {

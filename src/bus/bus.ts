@@ -11,9 +11,11 @@ import {
   type ConsumerMessages,
   connect,
   DeliverPolicy,
+  headers,
   type JetStreamClient,
   type JetStreamManager,
   type JsMsg,
+  type Msg,
   type NatsConnection,
   nuid,
 } from 'nats';
@@ -56,6 +58,11 @@ export type WorkItem = {
 };
 
 export type Subscription = { stop(): void };
+
+/** A request was served and has failed. */
+export class RequestFailure extends Error {
+  override readonly name = 'RequestFailure';
+}
 
 export type Log = {
   info(fields: object, message: string): void;
@@ -219,6 +226,44 @@ export async function openBus({
       return { stop: () => subscription.unsubscribe() };
     },
 
+    /**
+     * Asks whichever process serves that name, and waits for its answer.
+     *
+     * @throws {RequestFailure} when it failed there. Other errors when nobody serves it or answers in time.
+     */
+    async request(name: string, body: unknown, timeoutMs: number): Promise<Uint8Array> {
+      const data = encoder.encode(JSON.stringify(body));
+      const answer = await connection.request(subjects.plain(name), data, { timeout: timeoutMs });
+      const failure = answer.headers?.get(failureHeader);
+      if (failure) throw new RequestFailure(`${name}: ${failure}`);
+      return answer.data;
+    },
+
+    /** Answers requests of that name; of several processes that serve it, one gets each. */
+    serve(name: string, answer: (body: unknown) => Promise<Uint8Array>): Subscription {
+      const respond = async (message: Msg) => {
+        try {
+          message.respond(await answer(JSON.parse(decoder.decode(message.data))));
+        } catch (err) {
+          const failed = headers();
+          // A header is one line.
+          failed.set(
+            failureHeader,
+            String(err instanceof Error ? err.message : err).replace(/[\r\n]+/g, ' '),
+          );
+          message.respond(new Uint8Array(), { headers: failed });
+        }
+      };
+      const subscription = connection.subscribe(subjects.plain(name), {
+        queue: name,
+        callback: (error, message) => {
+          if (error) log.error({ err: error, name }, 'serving requests failed');
+          else void respond(message);
+        },
+      });
+      return { stop: () => subscription.unsubscribe() };
+    },
+
     /** Calls back each time the connection is there again after a loss: plain messages were missed. */
     onReconnect(call: () => void): Subscription {
       reconnects.add(call);
@@ -303,6 +348,7 @@ type ReadOptions = {
 /** What a reader of commands is steered by. */
 export type CommandReader = { resume(): void; stop(): Promise<void> };
 
+const failureHeader = 'Failure';
 const nsPerMs = 1_000_000;
 const readerIdleMs = 5_000;
 const maxRead = 512;

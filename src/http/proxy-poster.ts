@@ -6,14 +6,14 @@ import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { proxy } from '../../schemas/limits.ts';
 import type { Storage } from '../media/storage.ts';
-import { createLimiter, type Limiter } from '../sse/limiter.ts';
+import { createLimiter, LimitError, type Limiter } from '../sse/limiter.ts';
 import { type MediaFile, type MediaFiles, shared } from './media-files.ts';
 
 export type PosterPorts = {
   storage: Pick<Storage, 'put'>;
   files: Pick<MediaFiles, 'find'>;
-  /** Fetches a source and makes a jpg of it. @throws for every source that gives none. */
-  makePoster(source: string, signal: AbortSignal): Promise<Uint8Array>;
+  /** Has a worker fetch a source and make a jpg of it. @throws {LimitError} when no worker can be had, else for every source that gives none. */
+  makePoster(projectId: string, source: string): Promise<Uint8Array>;
 };
 
 export type Posters = ReturnType<typeof createPosters>;
@@ -37,9 +37,13 @@ export function createPosters({ storage, files, makePoster }: PosterPorts) {
     return limiter;
   };
 
-  const make = async (key: string, source: string): Promise<boolean> => {
+  const make = async (projectId: string, key: string, source: string): Promise<boolean> => {
     const signal = AbortSignal.timeout(makeMs);
-    const bytes = await makePoster(source, signal).catch(() => undefined);
+    const bytes = await makePoster(projectId, source).catch((cause: unknown) => {
+      // Nobody is there to make it: that says nothing of the source.
+      if (cause instanceof LimitError) throw cause;
+      return undefined;
+    });
     if (!bytes) {
       failed.set(key, true);
       return false;
@@ -57,7 +61,7 @@ export function createPosters({ storage, files, makePoster }: PosterPorts) {
     if (known || failed.has(key)) return known;
     const limiter = limiterOf(projectId);
     const isMade = await limiter
-      .run(() => make(key, source))
+      .run(() => make(projectId, key, source))
       .finally(() => {
         if (limiter.isIdle) limiters.delete(projectId);
       });

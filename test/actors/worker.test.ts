@@ -21,7 +21,7 @@ function createQueue(capacity: number) {
     slots,
     granted,
     ask(project: string, perProject = 100, signal: AbortSignal = never): Promise<void> {
-      return slots.acquire({ slot: 'cpu', project, perProject }, signal).then((release) => {
+      return slots.acquire({ slot: 'cpu', project, perProject, since: 0 }, signal).then((release) => {
         granted.push(project);
         releases.set(project, [...(releases.get(project) ?? []), release]);
       });
@@ -46,6 +46,24 @@ t.test('projects take turns, whoever has more to do', async (t) => {
   await Promise.all(all);
 });
 
+t.test('within a project the oldest run goes first, even when its work comes again late', async (t) => {
+  const slots = createSlots({ cpu: 1 });
+  const order: number[] = [];
+  const ask = (since: number) => slots.acquire({ slot: 'cpu', project: 'p1', perProject: 9, since }, never);
+  const release = await ask(1);
+  t.strictSame(slots.waitingByProject('cpu'), {});
+  const all = [30, 40, 20, 30].map(async (since) => {
+    const done = await ask(since);
+    order.push(since);
+    done();
+  });
+  t.strictSame(slots.waitingByProject('cpu'), { p1: 4 });
+  t.strictSame(slots.waitingByProject('gpu'), {});
+  release();
+  await Promise.all(all);
+  t.strictSame(order, [20, 30, 30, 40]);
+});
+
 t.test('a project has no more than its own limit, and others use what it leaves', async (t) => {
   const { slots, granted, ask, release } = createQueue(4);
   void Promise.all([
@@ -67,7 +85,7 @@ t.test('a project has no more than its own limit, and others use what it leaves'
 
 t.test('who gives up waiting leaves no gap, and a slot is given back once', async (t) => {
   const { slots, granted, ask, release } = createQueue(1);
-  const first = await slots.acquire({ slot: 'cpu', project: 'p0', perProject: 1 }, never);
+  const first = await slots.acquire({ slot: 'cpu', project: 'p0', perProject: 1, since: 0 }, never);
   const leaving = new AbortController();
   const gone = ask('p1', 1, leaving.signal);
   void ask('p2');
@@ -82,7 +100,7 @@ t.test('who gives up waiting leaves no gap, and a slot is given back once', asyn
   await release('p2');
   t.strictSame(slots.stats(), { cpu: { running: 0, waiting: 0 } });
   t.throws(
-    () => slots.acquire({ slot: 'gpu', project: 'p1', perProject: 1 }, never),
+    () => slots.acquire({ slot: 'gpu', project: 'p1', perProject: 1, since: 0 }, never),
     /no slots of class gpu/,
   );
 });

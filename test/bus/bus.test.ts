@@ -316,6 +316,25 @@ for (const [name, create] of Object.entries(sites)) {
       await second.stop();
     });
 
+    t.test('a request is answered by who serves it, with bytes or with why not', async (t) => {
+      const { bus } = await create(t);
+      await t.rejects(bus.request('echo', {}, 300), 'nobody serves it');
+      const serving = bus.serve('echo', async (body) => {
+        const { text } = body as { text: string };
+        if (text === '') throw new Error('nothing\nto say');
+        return Buffer.from(text);
+      });
+      await bus.flush();
+      t.equal(Buffer.from(await bus.request('echo', { text: 'hello' }, 2_000)).toString(), 'hello');
+      await t.rejects(bus.request('echo', { text: '' }, 2_000), {
+        name: 'RequestFailure',
+        message: /echo: nothing.to say/s,
+      });
+      serving.stop();
+      await bus.flush();
+      await t.rejects(bus.request('echo', { text: 'hello' }, 300));
+    });
+
     t.test('plain messages reach who listens now', async (t) => {
       const site = await create(t);
       const { bus } = site;

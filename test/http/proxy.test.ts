@@ -170,7 +170,7 @@ async function start(t: Test) {
       posters: createPosters({
         storage: faulty,
         files,
-        makePoster(from) {
+        makePoster(_, from) {
           world.posters.push(from);
           return world.makePoster(from);
         },
