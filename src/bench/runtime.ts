@@ -27,7 +27,8 @@ import { cpuMsHere, cpuMsOf, quantile, report, spread } from './cpu.ts';
 const pairs = 5;
 const stepsPerRun = 10_000;
 const warmUp = 5_000;
-const actors = 200;
+/** So many that a document keeps about as many facts as an asset does. */
+const actors = 2_000;
 const projects = 40;
 const lowLoadCommands = 300;
 const kills = 5;
