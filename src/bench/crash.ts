@@ -17,8 +17,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import type { AssetEvent } from '../../schemas/events.ts';
-import { isTerminal } from '../../schemas/events.ts';
+import { type AssetEvent, isTerminal } from '../../schemas/events.ts';
 import { freePort } from '../demo/free-port.ts';
 import { childrenOf, report } from './cpu.ts';
 
