@@ -8,6 +8,7 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 import { pipeline, sse, webhook } from '../schemas/limits.ts';
 import { createTrustedProxies } from './auth/client-address.ts';
+import { acceptedKeys, parseKeys } from './auth/secret-box.ts';
 import { createPolicy } from './outbound/policy.ts';
 
 /** A bad setting: one line that names the variable, what was given and what is accepted. */
@@ -40,15 +41,7 @@ const List = z.string().transform((text) =>
     .filter((item) => item !== ''),
 );
 /** A list that its user takes: the same code that reads it later judges it here. */
-const listFor = (use: (items: string[]) => unknown) =>
-  List.refine((items) => {
-    try {
-      use(items);
-      return true;
-    } catch {
-      return false;
-    }
-  });
+const listFor = (use: (items: string[]) => unknown) => List.refine((items) => isFit(items, use));
 const Flag = z.enum(['true', 'false']).transform((text) => text === 'true');
 const Whole = z.string().regex(/^\d+$/).transform(Number);
 const Port = Whole.pipe(z.int().max(65_535));
@@ -71,7 +64,8 @@ const duration = (ms: number) => (ms > 0 && ms % unitMs.m === 0 ? `${ms / unitMs
 
 const aDuration = 'a whole number with ms, s, m or h, 1ms to 24h';
 
-type Row = { schema: z.ZodType; default?: string; accepts: string; help: string };
+/** `isSecret`: what was given is not shown when it is refused. */
+type Row = { schema: z.ZodType; default?: string; accepts: string; help: string; isSecret?: true };
 
 const rows = {
   PORT: { schema: Port, default: '8080', accepts: '0 to 65535', help: 'port of the front end' },
@@ -163,6 +157,20 @@ const rows = {
     schema: z.string().min(16),
     accepts: 'at least 16 characters',
     help: 'lets others than loopback read /metrics',
+    isSecret: true,
+  },
+  SECRETS_KEY: {
+    schema: z.string().refine((text) => isFit(text, parseKeys)),
+    accepts: acceptedKeys,
+    help: 'keys that secrets are stored under: the first seals, all open (default: a file under DATA_DIR)',
+    isSecret: true,
+  },
+  SECRETS_KEY_FILE: { schema: z.string().min(1), accepts: 'a file', help: 'file with these keys instead' },
+  OPERATOR_EMAILS: {
+    schema: List.pipe(z.array(z.string().toLowerCase().pipe(z.email()))),
+    default: '',
+    accepts: 'a comma list of e-mail addresses',
+    help: 'accounts, verified ones in production, that may call /api/operator',
   },
   LOG_LEVEL: {
     schema: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
@@ -270,6 +278,9 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
 
   const replicas = env.NATS_REPLICAS ?? (isEmbedded.nats || isDevelopment || env.SINGLE_MACHINE ? 1 : 3);
   if (!isDevelopment) refuseUnsafe(env, anyEmbedded, replicas);
+  if (env.SECRETS_KEY !== undefined && env.SECRETS_KEY_FILE !== undefined) {
+    throw new ConfigError('SECRETS_KEY and SECRETS_KEY_FILE are both set: one of them is needed');
+  }
 
   return {
     port: env.PORT,
@@ -293,6 +304,9 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     trustedProxies: env.TRUSTED_PROXIES,
     renderThreads: env.RENDER_THREADS,
     metricsToken: env.METRICS_TOKEN,
+    secretsKey: env.SECRETS_KEY,
+    secretsKeyFile: env.SECRETS_KEY_FILE,
+    operatorEmails: env.OPERATOR_EMAILS,
     logLevel: env.LOG_LEVEL,
     rateLimitFactor: env.RATE_LIMIT_FACTOR,
     sse: { maxMs: env.SSE_MAX, heartbeatMs: env.SSE_HEARTBEAT },
@@ -319,6 +333,13 @@ function refuseUnsafe(env: Environment, anyEmbedded: boolean, replicas: number):
   if (!anyEmbedded && replicas < 3 && !env.SINGLE_MACHINE) {
     throw new ConfigError('NATS_REPLICAS must be 3 or more in production (or SINGLE_MACHINE=true)');
   }
+  const hasKeys = env.SECRETS_KEY !== undefined || env.SECRETS_KEY_FILE !== undefined;
+  // A key that each machine makes under its own DATA_DIR would open nothing that another has sealed.
+  if (!hasKeys && !env.ALLOW_EMBEDDED && !env.SINGLE_MACHINE) {
+    throw new ConfigError(
+      'SECRETS_KEY or SECRETS_KEY_FILE is needed in production, the same on every machine (or SINGLE_MACHINE=true)',
+    );
+  }
   if (env.RATE_LIMIT_FACTOR !== 1) throw new ConfigError('RATE_LIMIT_FACTOR is refused in production');
 }
 
@@ -339,11 +360,26 @@ function parseAll(environment: Readonly<Record<string, string | undefined>>): En
     const text = environment[name] ?? row.default;
     if (text === undefined) continue;
     const result = row.schema.safeParse(text);
-    if (!result.success)
-      throw new ConfigError(`${name} is ${JSON.stringify(text)}; accepted: ${row.accepts}`);
+    if (!result.success) throw new ConfigError(`${name} is ${shown(text, row)}; accepted: ${row.accepts}`);
     parsed[name] = result.data;
   }
   return parsed as Environment;
+}
+
+/** A refused value, without what is nobody's to read: secrets, and passwords in addresses. */
+function shown(text: string, { isSecret }: Row): string {
+  if (isSecret && text !== '') return '[hidden]';
+  return JSON.stringify(text.replace(/\/\/[^/@]*@/g, '//[hidden]@'));
+}
+
+/** Whether what will use a value takes it. */
+function isFit<Value>(value: Value, use: (value: Value) => unknown): boolean {
+  try {
+    use(value);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function isLoopback(host: string): boolean {

@@ -15,7 +15,7 @@ export function createLog(level: string, destination?: DestinationStream): Log {
     level,
     base: null,
     timestamp: () => `,"ts":${Date.now()}`,
-    // Over the finished line: pino's own redaction looks only at the depths it is told, and costs five times as much.
+    // Over the finished line: pino's own redaction looks only at the depths it is told, and costs four times as much.
     hooks: { streamWrite: hideSecrets },
   };
   return pino(options, destination ?? pino.destination(grouped));

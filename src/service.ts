@@ -18,6 +18,8 @@ import { startOwner } from './actors/owner.ts';
 import { startReconciler } from './actors/reconcile.ts';
 import { createSlots, type Slots } from './actors/slots.ts';
 import { startWorker } from './actors/worker.ts';
+import { loadKeys } from './auth/key-file.ts';
+import { createSecretBox } from './auth/secret-box.ts';
 import { openBus } from './bus/bus.ts';
 import type { Config } from './config.ts';
 import type { EffectDeps } from './effects/deps.ts';
@@ -96,10 +98,12 @@ async function open(
     }),
     (servers) => servers.stop(),
   );
+  const box = createSecretBox(await loadKeys(config, true));
   const store = opened(
-    await openStore(config.mongodbUrl ?? embedded.mongodbUrl ?? '', config.mongodbDatabase, { log }),
+    await openStore(config.mongodbUrl ?? embedded.mongodbUrl ?? '', config.mongodbDatabase, { log, box }),
     (one) => one.close(),
   );
+  await store.secrets.checkKeys(systemClock.now());
   await store.partitions.ensure(runtime.partitions);
   const lastPosition = async () =>
     Math.max(0, ...(await store.partitions.all()).map(({ position }) => position));

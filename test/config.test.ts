@@ -15,6 +15,7 @@ const production: Environment = {
   BASE_URL: 'https://assets.example',
   MONGODB_URL: 'mongodb://db/?replicaSet=rs0',
   NATS_URL: 'nats://a:4222,b:4222',
+  SECRETS_KEY: 'q83vEjRWeJq8AAEid5Ka+hZB4Msxj9MvRmT1nEyXuo0=',
 };
 
 function refusal(environment: Environment): string {
@@ -116,7 +117,10 @@ t.test('a bad value is one line that names the variable, the value and what is a
     VISION_PROVIDER: ['', 'remote'],
     VIDEO_PROVIDER: ['', 'remote'],
     RENDER_THREADS: ['', '0', '257', 'many'],
-    METRICS_TOKEN: ['', 'short'],
+    METRICS_TOKEN: [''],
+    SECRETS_KEY: [''],
+    SECRETS_KEY_FILE: [''],
+    OPERATOR_EMAILS: ['ada', 'ada@example.com;bob@example.com', 'ada@example.com,bob'],
     LOG_LEVEL: ['', 'loud'],
     ALLOW_EMBEDDED: ['', 'yes', 'TRUE', '1'],
     SINGLE_MACHINE: ['', 'no'],
@@ -138,17 +142,61 @@ t.test('a bad value is one line that names the variable, the value and what is a
       ]),
     ),
   };
+  // Lists and files take it; a secret is not shown.
+  const takesLines = [
+    ...['TRUSTED_PROXIES', 'OUTBOUND_ALLOW', 'HOST', 'DATA_DIR'],
+    ...['METRICS_TOKEN', 'SECRETS_KEY', 'SECRETS_KEY_FILE'],
+  ];
   for (const [name, values] of Object.entries(bad)) {
-    for (const value of [
-      ...values,
-      ...(name === 'TRUSTED_PROXIES' || name === 'OUTBOUND_ALLOW' ? [] : ['x\ny z']),
-    ]) {
-      if (name === 'HOST' || name === 'DATA_DIR') if (value !== '') continue;
+    for (const value of [...values, ...(takesLines.includes(name) ? [] : ['x\ny z'])]) {
       const message = refusal({ [name]: value });
       t.ok(message.startsWith(`${name} is ${JSON.stringify(value)}; accepted: `), message);
       t.notMatch(message, /\n/);
     }
   }
+});
+
+t.test('a secret that is refused is not shown, nor a password in an address', async (t) => {
+  const key = production['SECRETS_KEY'] ?? '';
+  const bad: Record<string, string[]> = {
+    METRICS_TOKEN: ['short'],
+    SECRETS_KEY: [
+      ...['short', `${key.slice(0, -4)}`, `${key}A`, `${key},short`, 'x'.repeat(44), `${key} ${key}`],
+      Buffer.alloc(32).toString('base64'),
+      Buffer.alloc(32, 'password').toString('base64'),
+      Buffer.alloc(31, key).toString('base64'),
+    ],
+  };
+  for (const [name, values] of Object.entries(bad)) {
+    for (const value of values) {
+      const message = refusal({ [name]: value });
+      t.ok(message.startsWith(`${name} is [hidden]; accepted: `), message);
+      t.notOk(message.includes(value));
+    }
+  }
+  t.match(
+    refusal({ MONGODB_URL: 'http://user:hunter2@db' }),
+    /^MONGODB_URL is "http:\/\/\[hidden\]@db"; accepted: mongodb:/,
+  );
+});
+
+t.test('keys of secrets: several, in either alphabet of base64; in one place', async (t) => {
+  const key = production['SECRETS_KEY'] ?? '';
+  const url = Buffer.from(key, 'base64').toString('base64url');
+  for (const text of [key, url, `${key}, ${url}`, `${key},`])
+    t.equal(refusal({ SECRETS_KEY: text }), 'accepted');
+  t.equal(
+    refusal({ SECRETS_KEY: key, SECRETS_KEY_FILE: '/run/secrets/key' }),
+    'SECRETS_KEY and SECRETS_KEY_FILE are both set: one of them is needed',
+  );
+  const { SECRETS_KEY: _, ...without } = production;
+  t.match(refusal(without), /^SECRETS_KEY or SECRETS_KEY_FILE is needed in production, the same on every/);
+  t.equal(refusal({ ...without, SECRETS_KEY_FILE: '/run/secrets/key' }), 'accepted');
+  t.equal(refusal({ ...without, ALLOW_EMBEDDED: 'true' }), 'accepted', 'one machine keeps a file of its own');
+  t.equal(refusal({ ...without, SINGLE_MACHINE: 'true' }), 'accepted');
+  t.match(readConfig({ OPERATOR_EMAILS: ' Ada@Example.com, bob@example.com,' }), {
+    operatorEmails: ['ada@example.com', 'bob@example.com'],
+  });
 });
 
 t.test('development is what only this machine can reach; everything else is production', async (t) => {
@@ -219,7 +267,7 @@ t.test('the log hides secrets and carries the time in unix ms', async (t) => {
   const lines: Record<string, unknown>[] = [];
   const log = createLog('info', { write: (line) => void lines.push(JSON.parse(line)) });
   const before = Date.now();
-  log.info({ user: { password: 'p', cookie: 'c', authorization: 'a', id: 'usr_1' } }, 'request');
+  log.info({ user: { password: 'p"q', cookie: 'c', authorization: 'a', id: 'usr_1' } }, 'request');
   log.debug({}, 'too low to be written');
   t.equal(lines.length, 1);
   t.match(lines[0], {
@@ -228,4 +276,47 @@ t.test('the log hides secrets and carries the time in unix ms', async (t) => {
   });
   t.ok(Number(lines[0]?.['ts']) >= before);
   t.equal(createLog('silent').level, 'silent');
+});
+
+t.test('what has the form of a secret is hidden in any text of the log, and the rest stays', async (t) => {
+  let written = '';
+  const log = createLog('info', {
+    write(line) {
+      written = line;
+    },
+  });
+  const secrets = {
+    'signing secret': `sk_${'a'.repeat(43)}`,
+    'webhook secret': `whsec_${'b+/'.repeat(14)}==`,
+    'API token': `sat_${'c'.repeat(40)}`,
+    hash: '$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA',
+    'session cookie': `service.session_token=${'d'.repeat(43)}`,
+    signature: `https://x.example/v1/a.mp4?exp=1&sig=${'e'.repeat(43)}&wait_ms=1`,
+    'foreign signature': 'https://s3.example/cat.png?X-Amz-Signature=ffff',
+    header: 'Bearer abc.def',
+    'address with a password': 'mongodb://user:pass@db.example/x',
+    'JSON in a text': '{"password":"correct horse"}',
+  };
+  const shown = {
+    'signing secret': 'sk_[hidden]',
+    'webhook secret': 'whsec_[hidden]',
+    'API token': 'sat_[hidden]',
+    hash: '$argon2id$[hidden]',
+    'session cookie': 'service.session_token=[hidden]',
+    signature: 'https://x.example/v1/a.mp4?exp=1&sig=[hidden]&wait_ms=1',
+    'foreign signature': 'https://s3.example/cat.png?X-Amz-Signature=[hidden]',
+    header: 'Bearer [hidden]',
+    'address with a password': 'mongodb://[hidden]@db.example/x',
+    'JSON in a text': '{"password":"[hidden]"}',
+  };
+  log.info({ deep: { deeper: secrets } }, 'texts');
+  t.match(JSON.parse(written), { deep: { deeper: shown }, msg: 'texts' });
+  for (const [name, secret] of Object.entries(secrets)) {
+    log.info({ err: new Error(`it failed with ${secret}`) }, `about ${secret}`);
+    const line = JSON.parse(written) as { msg: string; err: { message: string; stack: string } };
+    const hidden = shown[name as keyof typeof shown];
+    t.equal(line.msg, `about ${hidden}`);
+    t.equal(line.err.message, `it failed with ${hidden}`);
+    t.notOk(written.includes(secret), `${name} is in no stack either`);
+  }
 });

@@ -121,7 +121,7 @@ const configureProxy = route({
     if (!project) return reply(404, notFound);
     await onProjectChanged(projectId, {});
     // Shown only by the save that made it: one that was there before is not this one.
-    const shown = body.enable_signing && project.signingSecret === secret ? secret : null;
+    const shown = body.enable_signing && project.signingSecret?.open() === secret ? secret : null;
     return reply(200, { project: { ...toProxyConfig(project), signing_secret: shown } });
   },
 });

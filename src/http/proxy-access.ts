@@ -10,7 +10,8 @@ import type { ProxyHead } from './proxy-request.ts';
 /** What of a project decides who may use its URLs. */
 export type AccessProject = {
   proxyKey: string | null;
-  signingSecret: string | null;
+  /** null: signed URLs are refused. `open` answers from memory after the first time. */
+  signingSecret: { open(): string } | null;
   allowedOrigins: string[] | null;
   sourceHosts: string[] | null;
 };
@@ -30,7 +31,7 @@ export function judgeSignature(
   { query }: ProxyHead,
   nowTs: number,
 ): Access {
-  const secret = project.signingSecret;
+  const secret = project.signingSecret?.open() ?? null;
   const signature = { exp: query.get('exp') ?? '', sig: query.get('sig') ?? '' };
   const isRight = secret !== null && isSigned({ key, secret, source }, signature, nowTs);
   return isRight ? { ok: true, headers: anyOrigin } : invalidSignature;

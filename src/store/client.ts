@@ -21,6 +21,8 @@ import { createAttemptStore } from './attempts.ts';
 import { createPartitionStore } from './partitions.ts';
 import { createProjectStore, inTransaction, type NewProject } from './projects.ts';
 import { createQuotaStore } from './quota.ts';
+import { noBox, type SecretBox } from './sealed.ts';
+import { createSecretStore } from './secrets.ts';
 import { createSessionStore } from './sessions.ts';
 import { createUploadStore } from './uploads.ts';
 import { createUserStore, type NewUser } from './users.ts';
@@ -46,12 +48,13 @@ const maxConnections = 50;
 /**
  * Connects, tried again for half a minute, and makes the indexes that are missing. Safe to repeat.
  *
+ * @param box seals secrets; without one the store does everything but them
  * @throws when the server is not to be had in time, or the signal's reason.
  */
 export async function openStore(
   url: string,
   databaseName: string,
-  { log, signal }: { log: StoreLog; signal?: AbortSignal },
+  { log, signal, box = noBox }: { log: StoreLog; signal?: AbortSignal; box?: SecretBox },
 ): Promise<Store> {
   const connect = async () => {
     const client = new MongoClient(url, {
@@ -83,7 +86,7 @@ export async function openStore(
   });
 
   const db = client.db(databaseName);
-  const parts = createParts(db, client);
+  const parts = createParts(db, client, box);
   try {
     checkReplicaSet(await db.command({ hello: 1 }));
     await ensureIndexes(Object.values(parts));
@@ -134,9 +137,9 @@ export function isStoreOutage(cause: unknown): boolean {
 /** Whether an insert failed because a record with a unique value of its own was there first. */
 export const isTaken = isDuplicate;
 
-function createParts(db: Db, client: MongoClient) {
+function createParts(db: Db, client: MongoClient, box: SecretBox) {
   const users = createUserStore(db);
-  const projects = createProjectStore(db, client);
+  const projects = createProjectStore(db, client, box);
   return {
     users,
     projects,
@@ -146,6 +149,7 @@ function createParts(db: Db, client: MongoClient) {
     assets: createAssetStore(db),
     quota: createQuotaStore(db),
     partitions: createPartitionStore(db),
+    secrets: createSecretStore(db, box),
     accounts: {
       /** Adds a user with a first project, both or neither. @throws isTaken when the e-mail is taken. */
       async create(user: NewUser, project: NewProject): Promise<void> {

@@ -6,6 +6,7 @@ import type { ClientSession, Collection, Db, Document, MongoClient } from 'mongo
 import type { Mode, Motion } from '../../schemas/asset.ts';
 import type { BrandConfig } from '../../schemas/project.ts';
 import { isDuplicate } from './actors.ts';
+import { Secret, type SecretBox, type SecretOwner } from './sealed.ts';
 
 /** Times are unix ms. */
 export type ProjectRecord = {
@@ -23,7 +24,7 @@ export type ProjectRecord = {
   /** null before the proxy configuration is first saved. */
   proxyKey: string | null;
   /** null: signed URLs are refused. */
-  signingSecret: string | null;
+  signingSecret: Secret | null;
   /** Normalised: see src/auth/origins.ts. null before it is first set. */
   allowedOrigins: string[] | null;
   /** Hosts that sources may come from; null: any. */
@@ -58,12 +59,22 @@ export type ProxyConfigChange = Partial<
 /** Keys to set where there are none. `signingSecret` null takes the present one away. */
 export type NewKeys = { proxyKey: string; signingSecret?: string | null };
 
-type ProjectDocument = Omit<ProjectRecord, 'id'> & { _id: string };
+/** `signingSecret` is sealed, or plain where it is older than the keys. */
+type ProjectDocument = Omit<ProjectRecord, 'id' | 'signingSecret'> & {
+  _id: string;
+  signingSecret: string | null;
+};
 
 const durable = { writeConcern: { w: 'majority', journal: true } } as const;
 
-export function createProjectStore(db: Db, client: MongoClient) {
+export function createProjectStore(db: Db, client: MongoClient, box: SecretBox) {
   const projects: Collection<ProjectDocument> = db.collection('projects');
+
+  const toRecord = ({ _id: id, signingSecret: stored, ...rest }: ProjectDocument): ProjectRecord => ({
+    id,
+    ...rest,
+    signingSecret: stored === null ? null : new Secret(box, stored, ownerOf(id)),
+  });
 
   const oldest = (userId: string, exceptId: string, session: ClientSession) =>
     projects.findOne(
@@ -134,7 +145,7 @@ export function createProjectStore(db: Db, client: MongoClient) {
     /** Oldest first. */
     async list(userId: string, limit: number): Promise<ProjectRecord[]> {
       const found = await projects.find({ userId }).sort({ createdTs: 1, _id: 1 }).limit(limit).toArray();
-      return found.map(toRecord);
+      return found.map((document) => toRecord(document));
     },
 
     async count(userId: string): Promise<number> {
@@ -190,7 +201,8 @@ export function createProjectStore(db: Db, client: MongoClient) {
       const set: Document = Object.fromEntries(fields.map(([name, value]) => [name, { $literal: value }]));
       set['proxyKey'] = { $ifNull: ['$proxyKey', { $literal: keys.proxyKey }] };
       if (keys.signingSecret) {
-        set['signingSecret'] = { $ifNull: ['$signingSecret', { $literal: keys.signingSecret }] };
+        const sealed = box.seal(keys.signingSecret, ownerOf(id));
+        set['signingSecret'] = { $ifNull: ['$signingSecret', { $literal: sealed }] };
       } else if (keys.signingSecret === null) {
         set['signingSecret'] = null;
       }
@@ -223,7 +235,7 @@ export function createProjectStore(db: Db, client: MongoClient) {
     ): Promise<boolean> {
       const result = await projects.updateOne(
         { _id: id, userId, signingSecret: { $type: 'string' } },
-        { $set: { signingSecret, updatedTs: now } },
+        { $set: { signingSecret: box.seal(signingSecret, ownerOf(id)), updatedTs: now } },
         durable,
       );
       return result.matchedCount === 1;
@@ -281,6 +293,4 @@ function toDocument({ id, isDefault: _, ...project }: NewProject): ProjectDocume
   };
 }
 
-function toRecord({ _id: id, ...rest }: ProjectDocument): ProjectRecord {
-  return { id, ...rest };
-}
+const ownerOf = (id: string): SecretOwner => ({ purpose: 'signing secret', id });

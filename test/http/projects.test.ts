@@ -274,7 +274,7 @@ t.test('proxy configuration', async (t) => {
       signing_secret: null,
       signing_enabled: true,
     });
-    t.equal((await store.projects.find(id))?.signingSecret, project.signing_secret);
+    t.equal((await store.projects.find(id))?.signingSecret?.open(), project.signing_secret);
     t.match(await read(id), { signing_secret: null, signing_enabled: true });
     t.match((await proxyConfig(id, { enable_signing: false })).project, {
       signing_secret: null,
@@ -312,7 +312,7 @@ t.test('proxy configuration', async (t) => {
 
     const secret = (await rotate('?which=signing')).body['signing_secret'];
     t.match(secret, /^sk_[\w-]{43}$/);
-    t.equal((await store.projects.find(id))?.signingSecret, secret);
+    t.equal((await store.projects.find(id))?.signingSecret?.open(), secret);
     for (const which of ['', '?which=', '?which=other', '?which=proxy%00', '?WHICH=proxy']) {
       t.equal((await rotate(which)).status, 400, which);
     }

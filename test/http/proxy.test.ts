@@ -35,7 +35,7 @@ const baseUrl = 'https://animate.example.net';
 type Project = {
   id: string;
   proxyKey: string | null;
-  signingSecret: string | null;
+  signingSecret: { open(): string } | null;
   allowedOrigins: string[] | null;
   sourceHosts: string[] | null;
 };
@@ -317,7 +317,7 @@ t.test('403 for an unknown key, and for every origin that is not allowed', async
 t.test('signed URLs are judged by their signature alone', async (t) => {
   const { port, world, project, makeAsset, finish, send } = await start(t);
   const secret = 'sk_first';
-  world.project = { ...project, signingSecret: secret, allowedOrigins: [] };
+  world.project = { ...project, signingSecret: { open: () => secret }, allowedOrigins: [] };
   const signed = (url: string, ms = 60_000, more = {}) =>
     signUrl({ key, secret, source: url, ...more }, world.now + ms);
   const asset = await finish(
@@ -379,7 +379,7 @@ t.test('signed URLs are judged by their signature alone', async (t) => {
   world.now += 61_000;
   t.equal((await ask(port, url)).status, 403, 'over');
   const later = signed(`${source}#motion=kinetic&dur=3`);
-  world.project = { ...world.project, signingSecret: 'sk_second' };
+  world.project = { ...world.project, signingSecret: { open: () => 'sk_second' } };
   send(projectChanged, { projectId: project.id });
   t.equal((await ask(port, later)).status, 403, 'the secret was rotated');
   world.project = { ...world.project, signingSecret: null };
