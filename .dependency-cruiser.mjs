@@ -64,6 +64,7 @@ export default {
       ['^src/(auth|quota|brand|webhooks|sse|store|bus|outbound)/', '^schemas/'],
       ['@node-rs/argon2', 'uWebSockets\\.js', '@trufflesuite', 'lru-cache', 'ipaddr\\.js', 'zod'],
     ),
+    only('operator: schemas, store, quota', '^src/operator/', ['^src/(operator|store|quota)/', '^schemas/']),
     only('effects: schemas, machines, the providers’ interface', '^src/effects/', [
       '^src/effects/',
       '^src/providers/provider\\.ts$',
@@ -78,7 +79,10 @@ export default {
     only(
       'http: no effects, no providers',
       '^src/http/',
-      ['^src/(http|actors|sse|auth|quota|brand|webhooks|media|store|bus|outbound)/', '^(schemas|machines)/'],
+      [
+        '^src/(http|actors|sse|auth|quota|operator|brand|webhooks|media|store|bus|outbound)/',
+        '^(schemas|machines)/',
+      ],
       ['uWebSockets\\.js', '@trufflesuite', 'zod', 'lru-cache', 'prom-client', 'pino'],
     ),
     {

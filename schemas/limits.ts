@@ -112,6 +112,15 @@ export const webhook = {
   previewBytes: 1024,
 } as const;
 
+/** What operators may ask for and set (decisions 10, Operator). */
+export const operator = {
+  maxListed: 100,
+  defaultListed: 50,
+  searchMaxChars: 255,
+  maxUsed: 1_000_000,
+  lastBillingDay: 31,
+} as const;
+
 /** Requests per user and minute (specification 8); `other` is shared by all endpoints without a row. */
 export const perMinute = {
   prepare: 60,

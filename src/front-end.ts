@@ -8,6 +8,7 @@ import { healthRoutes } from './http/health.ts';
 import { mediaRoutes } from './http/media.ts';
 import { createMediaFiles } from './http/media-files.ts';
 import { openApiRoute } from './http/openapi.ts';
+import { operatorRoutes } from './http/operator.ts';
 import { createPace } from './http/pace.ts';
 import { projectRoutes } from './http/projects.ts';
 import { proxyRoutes } from './http/proxy.ts';
@@ -43,6 +44,7 @@ export async function startFrontEnd(parts: Parts): Promise<number> {
     ...projectRoutes,
     ...assetRoutes,
     ...uploadRoutes,
+    ...operatorRoutes,
     ...eventRoutes({ hub, findAsset: requests.find, findProjectByKey: store.projects.findByKey }),
     ...publicRoutes(parts, services, hub),
     ...healthRoutes,
@@ -146,6 +148,7 @@ function createServices({
     mode: config.isDevelopment ? 'development' : 'production',
     trustedProxies: config.trustedProxies,
     rateLimitFactor: config.rateLimitFactor,
+    operatorEmails: config.operatorEmails,
   };
   const now = Date.now;
   return {
@@ -181,6 +184,9 @@ function createServices({
     },
     async onSessionEnded(sessionId) {
       bus.send(sessionEnded, { sessionId });
+    },
+    async onSessionsEnded(userId) {
+      bus.send(sessionEnded, { userId });
     },
   };
 }

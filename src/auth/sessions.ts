@@ -16,7 +16,14 @@ import type { UserStore } from '../store/users.ts';
 export const sessionCookie = 'service.session_token';
 
 /** Who is signed in. `renewed`: the cookie to send, when the session was extended just now. */
-export type Session = { id: string; userId: string; user: SessionUser; renewed?: string };
+export type Session = {
+  id: string;
+  userId: string;
+  /** Whether the account's e-mail was shown to be its owner's. */
+  isVerified: boolean;
+  user: SessionUser;
+  renewed?: string;
+};
 
 export type Sessions = ReturnType<typeof createSessions>;
 
@@ -59,8 +66,8 @@ export function createSessions({ sessions, users, now, secure, maxCached = 10_00
     const expiresTs = await extend(record, readTs);
     if (expiresTs === undefined) return undefined;
 
-    const { id, email, name } = user;
-    const session: Session = { id: record.id, userId: id, user: { id, email, name } };
+    const { id, email, name, emailVerified: isVerified } = user;
+    const session: Session = { id: record.id, userId: id, isVerified, user: { id, email, name } };
     if (loading.get(token) === read) cache.set(token, { session, readTs, expiresTs });
     return expiresTs === record.expiresTs
       ? session
@@ -112,6 +119,13 @@ export function createSessions({ sessions, users, now, secure, maxCached = 10_00
       await sessions.remove(hashOf(token));
       loading.delete(token);
       cache.delete(token);
+    },
+
+    /** The sessions of a user have ended in the store: they are refused here at once. */
+    forgetUser(userId: string): void {
+      for (const [token, { session }] of cache.entries()) if (session.userId === userId) cache.delete(token);
+      // What is being read may be one of them.
+      loading.clear();
     },
 
     /** The cookie that takes the session's cookie away. */

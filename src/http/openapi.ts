@@ -66,6 +66,7 @@ export function createOpenApi(routes: readonly AnyRoute[], baseUrl: string): Ope
 export function responsesOf(route: Route): Responses {
   const all: Responses = { 400: ValidationErrorBody, 500: ErrorBody, 503: ErrorBody };
   if (route.auth === 'session') all[401] = ErrorBody;
+  if (route.auth === 'operator') all[404] = ErrorBody;
   if (route.auth !== 'none') all[429] = RetryErrorBody;
   if (route.method !== 'get') Object.assign(all, { 403: ErrorBody, 413: ErrorBody });
   if (route.method !== 'get' && !route.stream) Object.assign(all, { 408: ErrorBody, 415: ErrorBody });
@@ -106,11 +107,12 @@ function anonymous({ auth }: Route): object[] {
   return auth === 'optional' ? [{}] : [];
 }
 
-function common({ method, path, summary }: AnyRoute) {
+function common(route: AnyRoute) {
+  const { method, path, summary } = route;
   return {
     operationId: operationId(method, path),
     ...(summary === undefined ? {} : { summary }),
-    tags: [tagOf(path)],
+    tags: [route.kind === 'json' && route.auth === 'operator' ? 'operator' : tagOf(path)],
   };
 }
 

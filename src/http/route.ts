@@ -9,8 +9,11 @@ import type { BodyStream } from './body.ts';
 import type { Exchange } from './exchange.ts';
 import type { Services } from './services.ts';
 
-/** `session`: 401 without one. `optional`: a session is looked at when there is one. */
-export type Auth = 'session' | 'optional' | 'none';
+/**
+ * `session`: 401 without one. `optional`: a session is looked at when there is one. `operator`: 404 for everybody who
+ * is none, so that nothing is told.
+ */
+export type Auth = 'session' | 'operator' | 'optional' | 'none';
 
 export type Reply<S extends number = number, B = unknown> = {
   status: S;
@@ -151,7 +154,7 @@ type PathParams<P extends string> = P extends `${string}:${infer Name}/${infer R
     ? { [K in Name]: string }
     : unknown;
 
-type UserInput<A extends Auth> = A extends 'session'
+type UserInput<A extends Auth> = A extends 'session' | 'operator'
   ? { userId: string; session: Session; sessionToken: string }
   : A extends 'optional'
     ? { userId: string | undefined; session: Session | undefined }

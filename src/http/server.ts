@@ -1,8 +1,8 @@
 /**
  * The front end: routes on uWebSockets.js.
  *
- * The order in which a request is judged: its head (400), method and path (404, 405), cross-site (403), session
- * (401), rate limit (429), body (413, 415, 400), then its handler. Every answer has an X-Request-Id, every
+ * The order in which a request is judged: its head (400), method and path (404, 405), whether it is an operator's
+ * where only these may (404), cross-site (403), session (401), rate limit (429), body (413, 415, 400), then its handler. Every answer has an X-Request-Id, every
  * finished request one line in the log.
  */
 import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
@@ -104,7 +104,10 @@ function register(app: App, route: AnyRoute, context: Context): void {
 /** Known paths with another method, and everything else. */
 function registerRest(app: App, routes: readonly AnyRoute[], context: Context): void {
   const methods = new Map<string, Set<string>>();
-  for (const { path, method, kind } of routes) {
+  for (const route of routes) {
+    const { path, method, kind } = route;
+    // To everybody who is no operator these paths are unknown ones.
+    if (kind === 'json' && route.auth === 'operator') continue;
     const pattern = toPattern(path);
     const known = methods.get(pattern) ?? new Set(['OPTIONS']);
     known.add(method.toUpperCase());
@@ -218,13 +221,16 @@ async function judge(
   const { route, head, context } = incoming;
   const { services } = context;
   const token = head.cookie === '' ? undefined : tokenIn(head.cookie);
+  const session = await findSession(incoming, token);
+  fields.userId = session?.userId;
+  if (route.auth === 'operator' && !services.isOperator(session)) {
+    return { status: 404, body: { error: 'not found' } };
+  }
   if (token !== undefined && route.method !== 'get' && services.isCrossSite(head.origin, head.secFetchSite)) {
     return { status: 403, body: { error: 'cross-site request refused' } };
   }
-  const session = await findSession(incoming, token);
   if (route.auth === 'session' && !session)
     return { status: 401, body: { error: 'authentication required' } };
-  fields.userId = session?.userId;
   const waitMs = session ? takeTurn(route, session.userId, services) : 0;
   if (waitMs > 0) return rateLimited(waitMs);
 

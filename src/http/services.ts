@@ -2,10 +2,12 @@
 
 import { createTrustedProxies, type TrustedProxies } from '../auth/client-address.ts';
 import { type CrossSiteCheck, createCrossSiteCheck } from '../auth/cross-site.ts';
+import { createOperatorCheck, type OperatorCheck } from '../auth/operators.ts';
 import { createPasswords, type Passwords } from '../auth/passwords.ts';
 import { createSessions, type Sessions } from '../auth/sessions.ts';
 import { createThrottle, type Throttle } from '../auth/throttle.ts';
 import type { Storage } from '../media/storage.ts';
+import type { OperatorStore } from '../operator/accounts.ts';
 import { createRateLimit, type RateLimit } from '../quota/rate-limit.ts';
 import type { Store } from '../store/client.ts';
 import type { AssetRequests } from './asset-requests.ts';
@@ -25,6 +27,8 @@ export type HttpConfig = {
   trustedProxies: readonly string[];
   /** Origins beside base_url's that may send requests with the cookie. */
   trustedOrigins?: readonly string[];
+  /** Accounts that may call /api/operator, in lower case. */
+  operatorEmails?: readonly string[];
   /** Multiplies every rate limit; for load tests. */
   rateLimitFactor?: number;
 };
@@ -37,6 +41,7 @@ export type Access = {
   rateLimit: RateLimit;
   trustedProxies: TrustedProxies;
   isCrossSite: CrossSiteCheck;
+  isOperator: OperatorCheck;
 };
 
 export type Services = Access & {
@@ -45,7 +50,7 @@ export type Services = Access & {
   /** Unix ms. */
   now(): number;
   newId(prefix: string): string;
-  store: Pick<Store, 'users' | 'projects' | 'uploads' | 'accounts'>;
+  store: Pick<Store, 'users' | 'projects' | 'uploads' | 'accounts'> & OperatorStore;
   storage: Storage;
   /** Assets: see asset-requests.ts. */
   assets: AssetRequests;
@@ -65,6 +70,8 @@ export type Services = Access & {
   onProjectDeleted(projectId: string, change: { oldKey?: string }, requestId: string): Promise<void>;
   /** The session is over: its streams end. */
   onSessionEnded(sessionId: string): Promise<void>;
+  /** All sessions of the user are over: their streams end. */
+  onSessionsEnded(userId: string): Promise<void>;
 };
 
 /** Builds the rules of sign-in and limits over a store. @throws {TypeError} for a bad range of addresses. */
@@ -90,5 +97,6 @@ export function createAccess(
       trustedOrigins: config.trustedOrigins ?? [],
       joinLoopback: isDevelopment,
     }),
+    isOperator: createOperatorCheck(config.operatorEmails ?? [], isDevelopment),
   };
 }

@@ -18,6 +18,8 @@ import pRetry from 'p-retry';
 import { isDuplicate } from './actors.ts';
 import { createAssetStore } from './assets.ts';
 import { createAttemptStore } from './attempts.ts';
+import { createAuditStore } from './audit.ts';
+import { createOperatorChanges } from './operator-changes.ts';
 import { createPartitionStore } from './partitions.ts';
 import { createProjectStore, inTransaction, type NewProject } from './projects.ts';
 import { createQuotaStore } from './quota.ts';
@@ -130,24 +132,33 @@ export function isStoreOutage(cause: unknown): boolean {
     cause instanceof MongoOperationTimeoutError ||
     cause instanceof MongoTopologyClosedError ||
     cause instanceof MongoNotConnectedError ||
-    (cause instanceof MongoServerError && cause.hasErrorLabel('RetryableWriteError'))
+    (cause instanceof MongoServerError &&
+      (cause.hasErrorLabel('RetryableWriteError') || cause.code === tookTooLong))
   );
 }
+
+/** MongoDB's code for an operation that has passed the time it was given. */
+const tookTooLong = 50;
 
 /** Whether an insert failed because a record with a unique value of its own was there first. */
 export const isTaken = isDuplicate;
 
 function createParts(db: Db, client: MongoClient, box: SecretBox) {
   const users = createUserStore(db);
+  const sessions = createSessionStore(db);
+  const quota = createQuotaStore(db);
+  const audit = createAuditStore(db);
   const projects = createProjectStore(db, client, box);
   return {
     users,
     projects,
-    sessions: createSessionStore(db),
+    sessions,
     attempts: createAttemptStore(db),
     uploads: createUploadStore(db),
     assets: createAssetStore(db),
-    quota: createQuotaStore(db),
+    quota,
+    audit,
+    operatorChanges: createOperatorChanges(client, { users, sessions, quota, audit }),
     partitions: createPartitionStore(db),
     secrets: createSecretStore(db, box),
     accounts: {

@@ -5,7 +5,7 @@
  * The hold stays until the sweeper has seen the run in its document; a hold whose run never came to be is
  * given back. No transactions: on one hot user document they take seconds where this takes milliseconds.
  */
-import type { Collection, Db, Document } from 'mongodb';
+import type { ClientSession, Collection, Db, Document } from 'mongodb';
 import { newId } from './ids.ts';
 
 export type Hold = {
@@ -120,6 +120,25 @@ export function createQuotaStore(db: Db) {
         },
         durable,
       );
+    },
+
+    /**
+     * Sets the runs counted in the present cycle, in a transaction. Runs that are given back afterwards were counted
+     * before, and change nothing any more. @param to `resetAt`: the cycle's end where none is under way at `now`
+     */
+    async setUsed(
+      userId: string,
+      to: { used: number; resetAt: number | null; now: number },
+      session: ClientSession,
+    ): Promise<void> {
+      const isUnderWay = { $gt: ['$resetAt', to.now] };
+      const past = { $mergeObjects: ['$$this', { isPast: true }] };
+      const set = {
+        used: to.used,
+        resetAt: { $cond: [isUnderWay, '$resetAt', to.resetAt] },
+        holds: { $map: { input: '$holds', in: past } },
+      };
+      await users.updateOne({ _id: userId }, [{ $set: set }], { session });
     },
 
     /** Gives a run back that never came to be, unless its hold was taken up again since. Safe to repeat. */

@@ -3,7 +3,7 @@
  * signs nobody in. A TTL index removes what has expired; readers check the time all the same, since MongoDB
  * removes about once a minute.
  */
-import type { Collection, Db } from 'mongodb';
+import type { ClientSession, Collection, Db } from 'mongodb';
 
 /** Times are unix ms. */
 export type SessionRecord = {
@@ -58,6 +58,25 @@ export function createSessionStore(db: Db) {
         durable,
       );
       return result.matchedCount === 1;
+    },
+
+    /** Sessions of a user that have neither ended nor expired, newest first. */
+    async list(userId: string, now: number, limit: number): Promise<SessionRecord[]> {
+      const found = await sessions
+        .find({ userId, expiresAt: { $gt: new Date(now) } })
+        .sort({ createdTs: -1, _id: 1 })
+        .limit(limit)
+        .toArray();
+      return found.map(toRecord);
+    },
+
+    async count(userId: string, now: number): Promise<number> {
+      return sessions.countDocuments({ userId, expiresAt: { $gt: new Date(now) } });
+    },
+
+    /** Ends every session of a user, in a transaction. Answers how many there were. */
+    async removeAll(userId: string, session: ClientSession): Promise<number> {
+      return (await sessions.deleteMany({ userId }, { session })).deletedCount;
     },
 
     /** Ends a session. Safe to repeat: answers false when it had ended before. */

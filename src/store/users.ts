@@ -2,7 +2,7 @@
  * Users: who has an account. The fields that count runs (`used`, `resetAt`, `billingDay`, `holds`) are made
  * here and changed by quota.ts alone.
  */
-import type { ClientSession, Collection, Db } from 'mongodb';
+import type { ClientSession, Collection, Db, Filter } from 'mongodb';
 import type { PlanName } from '../../schemas/plans.ts';
 
 /** Times are unix ms. `email` is trimmed and in lower case. */
@@ -24,11 +24,19 @@ export type UserRecord = {
 
 export type NewUser = Pick<UserRecord, 'id' | 'email' | 'name' | 'passwordHash' | 'createdTs'>;
 
+/** `text`: part of the e-mail or the name. */
+export type UserFilter = { email?: string | undefined; text?: string | undefined };
+
+/** Where a listing goes on: after this user, newest first. */
+export type UserCursor = { createdTs: number; id: string };
+
 export type UserStore = ReturnType<typeof createUserStore>;
 
 type UserDocument = Omit<UserRecord, 'id'> & { _id: string; holds: unknown[] };
 
 const durable = { writeConcern: { w: 'majority', journal: true } } as const;
+/** Part of a name is looked for in every user. */
+const searchMs = 5_000;
 
 export function createUserStore(db: Db) {
   const users: Collection<UserDocument> = db.collection('users');
@@ -36,6 +44,7 @@ export function createUserStore(db: Db) {
   return {
     async ensureIndexes(): Promise<void> {
       await users.createIndex({ email: 1 }, { unique: true });
+      await users.createIndex({ createdTs: -1, _id: -1 });
     },
 
     /** Adds a user on the free plan. `session`: the transaction this is part of. @throws on a taken e-mail. */
@@ -54,8 +63,10 @@ export function createUserStore(db: Db) {
       await users.insertOne(document, session ? { session } : durable);
     },
 
-    async find(id: string): Promise<UserRecord | undefined> {
-      return toRecord(await users.findOne({ _id: id }, { projection: { holds: 0 } }));
+    /** `session`: the transaction that this is part of. */
+    async find(id: string, session?: ClientSession): Promise<UserRecord | undefined> {
+      const options = { projection: { holds: 0 }, ...(session ? { session } : {}) };
+      return toRecord(await users.findOne({ _id: id }, options));
     },
 
     /** @param email in lower case. */
@@ -63,9 +74,39 @@ export function createUserStore(db: Db) {
       return toRecord(await users.findOne({ email }, { projection: { holds: 0 } }));
     },
 
-    /** Sets the plan and, for paid plans, the billing day. Answers false when there is no such user. */
-    async setPlan(id: string, plan: PlanName, billingDay: number | null): Promise<boolean> {
-      const result = await users.updateOne({ _id: id }, { $set: { plan, billingDay } }, durable);
+    /** A page of users, newest first. @throws an outage when looking for text takes too long. */
+    async list({ email, text }: UserFilter, limit: number, after?: UserCursor): Promise<UserRecord[]> {
+      const conditions: Filter<UserDocument>[] = [];
+      if (email !== undefined) conditions.push({ email });
+      if (text !== undefined) {
+        const part = new RegExp(text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'), 'i');
+        conditions.push({ $or: [{ email: part }, { name: part }] });
+      }
+      if (after) {
+        const { createdTs, id } = after;
+        conditions.push({ $or: [{ createdTs: { $lt: createdTs } }, { createdTs, _id: { $lt: id } }] });
+      }
+      const found = await users
+        .find(conditions.length > 0 ? { $and: conditions } : {}, { projection: { holds: 0 } })
+        .sort({ createdTs: -1, _id: -1 })
+        .limit(limit)
+        .maxTimeMS(searchMs)
+        .toArray();
+      return found.map(({ _id: id, holds: _, ...rest }) => ({ id, ...rest }));
+    },
+
+    /**
+     * Sets the plan and, for paid plans, the billing day. Answers false when there is no such user. `session`: the
+     * transaction that this is part of.
+     */
+    async setPlan(
+      id: string,
+      plan: PlanName,
+      billingDay: number | null,
+      session?: ClientSession,
+    ): Promise<boolean> {
+      const options = session ? { session } : durable;
+      const result = await users.updateOne({ _id: id }, { $set: { plan, billingDay } }, options);
       return result.matchedCount === 1;
     },
   };

@@ -1,0 +1,81 @@
+/** What operators see and change of accounts (decisions 7, Changing plans; decisions 10, Operator). */
+import { z } from 'zod';
+import { account, operator as limits } from './limits.ts';
+import { PlanName } from './plans.ts';
+
+/** An account in a list. Times are ISO 8601. */
+export const OperatorUserSummary = z.object({
+  id: z.string(),
+  email: z.string(),
+  name: z.string(),
+  email_verified: z.boolean(),
+  plan: PlanName,
+  /** Day of the month on which a paid plan's months begin. */
+  billing_day: z.int().nullable(),
+  /** Runs of the present month. */
+  used: z.int(),
+  reset_at: z.string().nullable(),
+  created_at: z.string(),
+});
+export type OperatorUserSummary = z.infer<typeof OperatorUserSummary>;
+
+export const OperatorUser = OperatorUserSummary.extend({
+  /** false: it signs in elsewhere only. */
+  has_password: z.boolean(),
+  /** Runs that the plan includes. */
+  limit: z.int(),
+  overage_runs: z.int(),
+  overage_cents: z.int(),
+  /** Counted runs that have not begun yet. */
+  holds: z.int(),
+  sessions: z.int(),
+  projects: z.int(),
+});
+export type OperatorUser = z.infer<typeof OperatorUser>;
+
+export const OperatorUserResponse = z.object({ user: OperatorUser });
+export const OperatorUserList = z.object({
+  users: z.array(OperatorUserSummary),
+  next_cursor: z.string().nullable(),
+});
+
+const Limit = z.coerce.number().int().min(1).max(limits.maxListed).optional();
+const Cursor = z.string().max(128).optional();
+
+/** `email`: the whole one. `q`: part of the e-mail or the name, in any case. */
+export const OperatorUsersQuery = z.object({
+  email: z.string().trim().toLowerCase().min(1).max(account.emailMaxChars).optional(),
+  q: z.string().trim().min(1).max(limits.searchMaxChars).optional(),
+  limit: Limit,
+  cursor: Cursor,
+});
+
+export const BillingDay = z.int().min(1).max(limits.lastBillingDay);
+
+/** `billing_day`: today's, in UTC, when a paid plan comes without one; free has none. */
+export const PlanChangeRequest = z.object({ plan: PlanName, billing_day: BillingDay.optional() });
+export type PlanChangeRequest = z.infer<typeof PlanChangeRequest>;
+
+/** Runs of the present month, as they shall be counted: 0 gives all of them again. */
+export const QuotaChangeRequest = z.object({ used: z.int().min(0).max(limits.maxUsed) });
+
+/** `by`: the id of the operator's account, or `cli`. `before` and `after`: the fields that were changed. */
+export const AuditEntry = z.object({
+  id: z.string(),
+  created_at: z.string(),
+  by: z.string(),
+  by_email: z.string().nullable(),
+  action: z.enum(['user.plan', 'user.quota', 'user.sessions', 'secrets.rotate']),
+  user_id: z.string().nullable(),
+  before: z.record(z.string(), z.unknown()),
+  after: z.record(z.string(), z.unknown()),
+  request_id: z.string().nullable(),
+});
+export type AuditEntry = z.infer<typeof AuditEntry>;
+
+export const AuditQuery = z.object({
+  user_id: z.string().min(1).max(64).optional(),
+  limit: Limit,
+  cursor: Cursor,
+});
+export const AuditList = z.object({ entries: z.array(AuditEntry), next_cursor: z.string().nullable() });

@@ -1,0 +1,153 @@
+/**
+ * What operators do with accounts (decisions 7, Changing plans; decisions 10, Operator). Everybody else is answered
+ * as if nothing was here: see server.ts. Every change is in the audit.
+ */
+import { ErrorBody, ValidationErrorBody } from '../../schemas/errors.ts';
+import { operator as limits } from '../../schemas/limits.ts';
+import {
+  type AuditEntry,
+  AuditList,
+  AuditQuery,
+  OperatorUserList,
+  OperatorUserResponse,
+  OperatorUsersQuery,
+  PlanChangeRequest,
+  QuotaChangeRequest,
+} from '../../schemas/operator.ts';
+import { OkResponse } from '../../schemas/user.ts';
+import type { Session } from '../auth/sessions.ts';
+import { changePlan, changeUsed, describeUser, summarise } from '../operator/accounts.ts';
+import type { AuditEntry as AuditRecord, Author } from '../store/audit.ts';
+import { type AnyRoute, reply, route } from './route.ts';
+import type { Services } from './services.ts';
+
+const listUsers = route({
+  method: 'get',
+  path: '/api/operator/users',
+  summary: 'Find accounts, newest first',
+  auth: 'operator',
+  query: OperatorUsersQuery,
+  responses: { 200: OperatorUserList, 400: ValidationErrorBody },
+  async handle({ query }, { store, now }) {
+    const after = parseCursor(query.cursor);
+    if (after === null) return reply(400, badCursor);
+    const limit = query.limit ?? limits.defaultListed;
+    const filter = { email: query.email, text: query.q };
+    // One more than asked for tells whether there is a next page.
+    const found = await store.users.list(filter, limit + 1, after && { createdTs: after.ts, id: after.id });
+    const last = found.length > limit ? found[limit - 1] : undefined;
+    const users = found.slice(0, limit).map((user) => summarise(user, now()));
+    return reply(200, { users, next_cursor: last ? toCursor(last.createdTs, last.id) : null });
+  },
+});
+
+const readUser = route({
+  method: 'get',
+  path: '/api/operator/users/:id',
+  summary: 'Read an account and what it has used',
+  auth: 'operator',
+  responses: { 200: OperatorUserResponse, 404: ErrorBody },
+  handle: ({ id }, services) => answerUser(id, services),
+});
+
+const setPlan = route({
+  method: 'put',
+  path: '/api/operator/users/:id/plan',
+  summary: 'Change the plan of an account, at once',
+  auth: 'operator',
+  body: PlanChangeRequest,
+  responses: { 200: OperatorUserResponse, 400: ValidationErrorBody, 404: ErrorBody },
+  async handle({ id, body, session, requestId }, services) {
+    const change = { plan: body.plan, billingDay: body.billing_day };
+    const author = authorOf(session, requestId);
+    const isChanged = await changePlan(services.store, id, change, author, services.now());
+    return isChanged ? answerUser(id, services) : reply(404, notFound);
+  },
+});
+
+const setQuota = route({
+  method: 'put',
+  path: '/api/operator/users/:id/quota',
+  summary: 'Set the runs that count as used in the present month',
+  auth: 'operator',
+  body: QuotaChangeRequest,
+  responses: { 200: OperatorUserResponse, 400: ValidationErrorBody, 404: ErrorBody },
+  async handle({ id, body, session, requestId }, services) {
+    const author = authorOf(session, requestId);
+    const isChanged = await changeUsed(services.store, id, body.used, author, services.now());
+    return isChanged ? answerUser(id, services) : reply(404, notFound);
+  },
+});
+
+const endSessions = route({
+  method: 'delete',
+  path: '/api/operator/users/:id/sessions',
+  summary: 'End every session of an account',
+  auth: 'operator',
+  responses: { 200: OkResponse, 404: ErrorBody },
+  async handle({ id, session, requestId }, { store, sessions, onSessionsEnded, now }) {
+    const author = authorOf(session, requestId);
+    if (!(await store.operatorChanges.endSessions(id, author, now()))) return reply(404, notFound);
+    sessions.forgetUser(id);
+    await onSessionsEnded(id);
+    return reply(200, { ok: true });
+  },
+});
+
+const listAudit = route({
+  method: 'get',
+  path: '/api/operator/audit',
+  summary: 'List what operators have changed, newest first',
+  auth: 'operator',
+  query: AuditQuery,
+  responses: { 200: AuditList, 400: ValidationErrorBody },
+  async handle({ query }, { store }) {
+    const after = parseCursor(query.cursor);
+    if (after === null) return reply(400, badCursor);
+    const limit = query.limit ?? limits.defaultListed;
+    const found = await store.audit.list(limit + 1, query.user_id, after);
+    const last = found.length > limit ? found[limit - 1] : undefined;
+    const entries = found.slice(0, limit).map(toEntry);
+    return reply(200, { entries, next_cursor: last ? toCursor(last.ts, last.id) : null });
+  },
+});
+
+export const operatorRoutes: AnyRoute[] = [listUsers, readUser, setPlan, setQuota, endSessions, listAudit];
+
+const notFound = { error: 'not found' };
+const badCursor = { error: 'cursor: not one that was handed out' };
+
+async function answerUser(id: string, { store, now }: Services) {
+  const user = await describeUser(store, id, now());
+  return user ? reply(200, { user }) : reply(404, notFound);
+}
+
+function authorOf({ user }: Session, requestId: string): Author {
+  return { by: user.id, byEmail: user.email, requestId };
+}
+
+function toEntry({ id, ts, by, byEmail, action, userId, before, after, requestId }: AuditRecord): AuditEntry {
+  const created_at = new Date(ts).toISOString();
+  return {
+    id,
+    created_at,
+    by,
+    by_email: byEmail,
+    action,
+    user_id: userId,
+    before,
+    after,
+    request_id: requestId,
+  };
+}
+
+function toCursor(ts: number, id: string): string {
+  return Buffer.from(`${ts}.${id}`).toString('base64url');
+}
+
+/** undefined for the first page, null for text that is no cursor of ours. */
+function parseCursor(text: string | undefined): { ts: number; id: string } | undefined | null {
+  if (text === undefined) return undefined;
+  const [, ts, id] = /^(\d{1,15})\.(\w{1,64})$/.exec(Buffer.from(text, 'base64url').toString()) ?? [];
+  return ts !== undefined && id !== undefined ? { ts: Number(ts), id } : null;
+}
