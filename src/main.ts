@@ -6,6 +6,7 @@
 import { ConfigError, describeConfig, readConfig } from './config.ts';
 import { createLog } from './log.ts';
 import { startService } from './service.ts';
+import { SecretError } from './store/sealed.ts';
 
 /** A stop that hangs is cut off, in ms (decisions 10, Stopping). */
 const stopLimitMs = 10_000;
@@ -47,7 +48,7 @@ async function main(): Promise<void> {
 }
 
 main().catch((cause: unknown) => {
-  if (cause instanceof ConfigError) {
+  if (cause instanceof ConfigError || cause instanceof SecretError) {
     console.error(cause.message);
     process.exit(2);
   }

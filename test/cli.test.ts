@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { createSecretBox, newKey, parseKeys } from '../src/auth/secret-box.ts';
 import { run } from '../src/cli.ts';
 import { openStore } from '../src/store/client.ts';
 import { testServers, uniqueName } from './fixtures/servers.ts';
@@ -9,7 +10,8 @@ import { testServers, uniqueName } from './fixtures/servers.ts';
 const { mongodbUrl } = await testServers();
 const database = uniqueName('cli');
 const log = { info: () => undefined, warn: () => undefined };
-const store = await openStore(mongodbUrl, database, { log });
+const [key, newerKey] = [newKey(), newKey()];
+const store = await openStore(mongodbUrl, database, { log, box: createSecretBox(parseKeys(key)) });
 t.teardown(() => store.close());
 await store.users.insert({
   id: 'usr_ada',
@@ -19,21 +21,41 @@ await store.users.insert({
   createdTs: 1,
 });
 
-const config = { mongodbUrl, mongodbDatabase: database, dataDir: '/nonexistent' };
+const config = {
+  mongodbUrl,
+  mongodbDatabase: database,
+  dataDir: '/nonexistent',
+  secretsKey: undefined as string | undefined,
+  secretsKeyFile: undefined,
+};
 const admin = (...args: string[]) => run(args, config);
+const withKeys = (secretsKey: string, ...args: string[]) => run(args, { ...config, secretsKey });
+/** What the command line has recorded last. */
+const recorded = async (count: number) =>
+  (await store.audit.list(count)).map(({ id: _, ts: __, ...entry }) => entry);
+const byCli = { by: 'cli', byEmail: null, requestId: null, userId: 'usr_ada' };
 
 t.test('user show: the account and its use, without its secrets', async (t) => {
-  const resetAt = Date.parse('2026-03-01T00:00:00Z');
+  const resetAt = Date.now() + 86_400_000;
   const taken = { userId: 'usr_ada', key: 'ast_1:1', now: 1, limit: 5, overage: null, resetAt };
   await store.quota.take(taken);
   t.strictSame(JSON.parse(await admin('user', 'show', ' ADA@example.com')), {
     id: 'usr_ada',
     email: 'ada@example.com',
     name: 'Ada',
+    email_verified: false,
     plan: 'free',
-    billingDay: null,
+    billing_day: null,
     used: 1,
-    resetAt: '2026-03-01T00:00:00.000Z',
+    reset_at: new Date(resetAt).toISOString(),
+    created_at: '1970-01-01T00:00:00.001Z',
+    has_password: true,
+    limit: 5,
+    overage_runs: 0,
+    overage_cents: 0,
+    holds: 1,
+    sessions: 0,
+    projects: 0,
   });
 });
 
@@ -47,6 +69,88 @@ t.test('user plan: sets plan and billing day, today’s when none is named', asy
   t.ok(days.includes((await store.users.find('usr_ada'))?.billingDay ?? 0));
   t.equal(await admin('user', 'plan', 'ada@example.com', 'free', '7'), 'ada@example.com is on plan free');
   t.match(await store.users.find('usr_ada'), { plan: 'free', billingDay: null });
+  t.match(await recorded(3), [
+    { ...byCli, action: 'user.plan', before: { plan: 'team' }, after: { plan: 'free', billing_day: null } },
+    { ...byCli, before: { plan: 'pro', billing_day: 31 }, after: { plan: 'team' } },
+    { ...byCli, before: { plan: 'free', billing_day: null }, after: { plan: 'pro', billing_day: 31 } },
+  ]);
+});
+
+t.test('user quota: sets the runs that count as used', async (t) => {
+  t.equal(await admin('user', 'quota', 'ada@example.com', '4'), 'ada@example.com has used 4 of 5');
+  t.match(await store.users.find('usr_ada'), { used: 4 });
+  t.strictSame(await recorded(1), [
+    { ...byCli, action: 'user.quota', before: { used: 1 }, after: { used: 4 } },
+  ]);
+});
+
+t.test('user sessions: lists those that are signed in without their tokens, and ends them', async (t) => {
+  const now = Date.now();
+  const session = { userId: 'usr_ada', createdTs: now, touchedTs: now, expiresTs: now + 60_000 };
+  await store.sessions.insert({ ...session, hash: 'hash of a token', id: 'ses_1' });
+  await store.sessions.insert({ ...session, hash: 'hash of an old one', id: 'ses_2', expiresTs: now - 1 });
+  const said = await admin('user', 'sessions', 'ada@example.com');
+  const iso = new Date(now).toISOString();
+  t.strictSame(JSON.parse(said), [
+    { id: 'ses_1', created_at: iso, seen_at: iso, expires_at: new Date(now + 60_000).toISOString() },
+  ]);
+  t.match(
+    await admin('user', 'sessions', 'end', 'ada@example.com'),
+    /^1 sessions of ada@example\.com have ended/,
+  );
+  t.equal(await store.sessions.find('hash of a token'), undefined);
+  t.match(await recorded(1), [{ ...byCli, action: 'user.sessions', after: { sessions: 0 } }]);
+});
+
+t.test('help: all commands', async (t) => {
+  t.match(await admin('help'), /^usage:\n[\s\S]*user sessions end <email>[\s\S]*secrets rotate/);
+});
+
+t.test('secrets: says what is sealed with which key, and seals it with another', async (t) => {
+  await store.secrets.checkKeys(1);
+  await store.projects.create({ id: 'prj_1', userId: 'usr_ada', name: 'p', createdTs: 1 });
+  const keys = { proxyKey: 'pk_1', signingSecret: 'sk_secret' };
+  await store.projects.configureProxy('prj_1', 'usr_ada', {}, keys, 1);
+  const [id, newerId] = [key, newerKey].map((one) => createSecretBox(parseKeys(one)).keyIds[0]);
+  const status = (secretsKey: string) => withKeys(secretsKey, 'secrets', 'status');
+  t.equal(
+    await status(key),
+    `configured keys, the first seals: ${id}\nsigning secret: 1 sealed with key ${id}`,
+  );
+  t.match(await status(newerKey), `1 sealed with key ${id}, which is not configured`);
+  const missing = {
+    name: 'SecretError',
+    message: new RegExp(`^this database was sealed with key ${id}, which`),
+  };
+  await t.rejects(withKeys(newerKey, 'secrets', 'rotate'), missing);
+  const both = `${newerKey},${key}`;
+  t.equal(await withKeys(both, 'secrets', 'rotate'), `1 values were sealed with key ${newerId}, 0 are left`);
+  t.match(await recorded(1), [
+    {
+      ...byCli,
+      userId: null,
+      action: 'secrets.rotate',
+      before: { [`signing secret ${id}`]: 1 },
+      after: { key_id: newerId },
+    },
+  ]);
+  t.match(await status(newerKey), `1 sealed with key ${newerId}`);
+  const after = await openStore(mongodbUrl, database, { log, box: createSecretBox(parseKeys(newerKey)) });
+  t.teardown(() => after.close());
+  t.equal((await after.projects.find('prj_1'))?.signingSecret?.open(), 'sk_secret');
+
+  // By a process that still has the old key alone.
+  await store.projects.create({ id: 'prj_2', userId: 'usr_ada', name: 'q', createdTs: 2 });
+  await store.projects.configureProxy('prj_2', 'usr_ada', {}, { proxyKey: 'pk_2', signingSecret: 'sk_x' }, 2);
+  await t.rejects(
+    withKeys(newerKey, 'secrets', 'rotate'),
+    /^0 values .* 1 are left; 1 cannot be opened: prj_2$/,
+  );
+  const none = {
+    name: 'SecretError',
+    message: /^SECRETS_KEY is not set, and the key file .* cannot be read/,
+  };
+  await t.rejects(admin('secrets', 'status'), none);
 });
 
 t.test('what is asked wrongly is refused with what is right, and changes nothing', async (t) => {
@@ -54,6 +158,13 @@ t.test('what is asked wrongly is refused with what is right, and changes nothing
     [[], /^usage:/],
     [['user'], /^usage:/],
     [['user', 'delete', 'ada@example.com'], /^usage:/],
+    [['toString', 'x'], /^usage:/],
+    [['user', 'sessions', 'end'], /^usage:/],
+    [['secrets'], /^usage:/],
+    [['secrets', 'rotate', 'all'], /^usage:/],
+    [['user', 'quota', 'ada@example.com'], /^used is missing; accepted: a whole number from 0$/],
+    [['user', 'quota', 'ada@example.com', 'all'], /^used is all; accepted/],
+    [['user', 'quota', 'ada@example.com', '1.5'], /^used is 1.5; accepted/],
     [['user', 'show'], /^usage:/],
     [['user', 'show', 'nobody@example.com'], /^no user has the e-mail nobody@example.com$/],
     [['user', 'plan', 'ada@example.com'], /^plan is missing; accepted: free, pro, team$/],
