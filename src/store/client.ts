@@ -7,6 +7,7 @@
 import {
   type Db,
   MongoClient,
+  MongoDriverError,
   MongoNetworkError,
   MongoNotConnectedError,
   MongoOperationTimeoutError,
@@ -132,6 +133,8 @@ export function isStoreOutage(cause: unknown): boolean {
     cause instanceof MongoOperationTimeoutError ||
     cause instanceof MongoTopologyClosedError ||
     cause instanceof MongoNotConnectedError ||
+    // So many wait for a connection that the wait is over before one is free. The driver does not export it.
+    (cause instanceof MongoDriverError && cause.name === 'MongoWaitQueueTimeoutError') ||
     (cause instanceof MongoServerError &&
       (cause.hasErrorLabel('RetryableWriteError') || cause.code === tookTooLong))
   );

@@ -1,8 +1,10 @@
 /** Opening the store: what it refuses. */
+import { MongoClient } from 'mongodb';
 import t from 'tap';
 import { freePort } from '../../src/demo/free-port.ts';
 import { createLog } from '../../src/log.ts';
-import { checkReplicaSet, openStore } from '../../src/store/client.ts';
+import { checkReplicaSet, isStoreOutage, openStore } from '../../src/store/client.ts';
+import { testServers } from '../fixtures/servers.ts';
 
 t.test('a standalone server is refused, members of replica sets and routers are not', async (t) => {
   t.throws(() => checkReplicaSet({}), /runs standalone: make it a replica set/);
@@ -16,4 +18,18 @@ t.test('a store that is not there is tried until the signal is aborted', async (
   const opening = openStore(url, 'none', { log: createLog('silent'), signal: given.signal });
   given.abort(new Error('the start was given up'));
   await t.rejects(opening, { message: 'the start was given up' });
+});
+
+t.test('a wait for a connection that is too long is an outage, not a fault of ours', async (t) => {
+  const { mongodbUrl } = await testServers();
+  const client = new MongoClient(mongodbUrl, { maxPoolSize: 1, waitQueueTimeoutMS: 50 });
+  t.teardown(() => client.close());
+  const db = client.db('admin');
+  const { topologyVersion } = await db.command({ hello: 1 }, { promoteLongs: false });
+  // Answered only when something changes, or the time is up: the one connection is taken until then.
+  const long = db.command({ hello: 1, topologyVersion, maxAwaitTimeMS: 1_000 });
+  const cause = await db.command({ ping: 1 }).catch((error: unknown) => error);
+  t.equal(isStoreOutage(cause), true, String(cause));
+  t.equal(isStoreOutage(new Error('something else')), false);
+  await long;
 });
