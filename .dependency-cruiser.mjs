@@ -59,10 +59,18 @@ export default {
       ['sharp', 'mp4box', '@fastify/busboy', 'zod', 'lru-cache'],
     ),
     only(
-      'auth, quota, brand, webhooks, sse: schemas, store, bus, outbound',
-      '^src/(auth|quota|brand|webhooks|sse)/',
-      ['^src/(auth|quota|brand|webhooks|sse|store|bus|outbound)/', '^schemas/'],
-      ['@node-rs/argon2', 'uWebSockets\\.js', '@trufflesuite', 'lru-cache', 'ipaddr\\.js', 'zod'],
+      'auth, mail, quota, brand, webhooks, sse: schemas, store, bus, outbound',
+      '^src/(auth|mail|quota|brand|webhooks|sse)/',
+      ['^src/(auth|mail|quota|brand|webhooks|sse|store|bus|outbound)/', '^schemas/'],
+      [
+        '@node-rs/argon2',
+        'uWebSockets\\.js',
+        '@trufflesuite',
+        'lru-cache',
+        'ipaddr\\.js',
+        'zod',
+        'nodemailer',
+      ],
     ),
     only('operator: schemas, store, quota', '^src/operator/', ['^src/(operator|store|quota)/', '^schemas/']),
     only('effects: schemas, machines, the providers’ interface', '^src/effects/', [
@@ -95,6 +103,7 @@ export default {
     spokenIn('nats in bus', '^src/bus/', ['nats']),
     spokenIn('uWebSockets.js in http and sse', '^src/(http|sse|bench)/', ['uWebSockets\\.js']),
     spokenIn('argon2 in auth', '^src/auth/', ['@node-rs/argon2']),
+    spokenIn('nodemailer in mail', '^src/mail/', ['nodemailer']),
   ],
   options: {
     tsConfig: { fileName: 'tsconfig.json' },

@@ -24,6 +24,43 @@ export const account = {
   sessionSlidingDays: 30,
   sessionAbsoluteDays: 90,
   sessionTouchHours: 24,
+  /** How coarse the times are at which a session or an API token was last seen. */
+  seenEveryMinutes: 10,
+  userAgentMaxChars: 255,
+  maxSessionsListed: 100,
+  tokenNameMaxChars: 100,
+  maxTokens: 50,
+  tokenPreviewChars: 12,
+  resetMinutes: 60,
+  emailChangeHours: 24,
+  verifyDays: 7,
+} as const;
+
+/** Attempts within a sliding time, shared by all processes (decisions 1, Throttling). */
+export const throttle = {
+  signIn: { windowMs: 15 * 60_000, perPair: 10, perEmail: 100, perAddress: 50 },
+  signUp: { windowMs: 60 * 60_000, perAddress: 20 },
+  /** Mails to reset a password. */
+  forgot: { windowMs: 60 * 60_000, perEmail: 5, perAddress: 50 },
+  /** Wrong passwords of who is signed in already. */
+  confirm: { windowMs: 15 * 60_000, perUser: 10 },
+  /** Mails to an address that a user names. */
+  changeEmail: { windowMs: 60 * 60_000, perUser: 5 },
+} as const;
+
+/** Mail: the outbox and the development mailbox (decisions 1). */
+export const mail = {
+  sendMs: 30_000,
+  /** A claimed mail is another's again after this: longer than any sending. */
+  leaseMs: 120_000,
+  firstRetryMs: 15_000,
+  maxRetryMs: 60 * 60_000,
+  giveUpAfterMs: 24 * 60 * 60_000,
+  /** How often the outbox is looked at. */
+  lookEveryMs: 1_000,
+  maxAtOnce: 4,
+  mailboxKept: 200,
+  mailboxDays: 7,
 } as const;
 
 /** Projects (specification 2 and 8, decisions 2). */

@@ -9,6 +9,7 @@ import { z } from 'zod';
 import { pipeline, sse, webhook } from '../schemas/limits.ts';
 import { createTrustedProxies } from './auth/client-address.ts';
 import { acceptedKeys, parseKeys } from './auth/secret-box.ts';
+import { isSender } from './mail/sender.ts';
 import { createPolicy } from './outbound/policy.ts';
 
 /** A bad setting: one line that names the variable, what was given and what is accepted. */
@@ -139,6 +140,16 @@ const rows = {
     default: '',
     accepts: 'a comma list of address ranges',
     help: 'proxies whose X-Forwarded-For is believed',
+  },
+  SMTP_URL: {
+    schema: z.url({ protocol: /^smtps?$/ }),
+    accepts: 'smtp://[user:password@]host[:port] or smtps://…',
+    help: 'mail server (default: mails are kept for the operator page)',
+  },
+  MAIL_FROM: {
+    schema: z.string().refine(isSender),
+    accepts: 'an e-mail address, or a name and <address>',
+    help: "sender of mails (default no-reply@ BASE_URL's host)",
   },
   VISION_PROVIDER: {
     schema: z.enum(['local']),
@@ -302,6 +313,8 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
         : resolve(env.STORAGE_URL.slice('file:'.length)),
     outboundAllow: env.OUTBOUND_ALLOW ?? (isDevelopment ? ['127.0.0.0/8', '::1/128', 'localhost'] : []),
     trustedProxies: env.TRUSTED_PROXIES,
+    smtpUrl: env.SMTP_URL,
+    mailFrom: env.MAIL_FROM ?? `no-reply@${new URL(baseUrl).hostname}`,
     renderThreads: env.RENDER_THREADS,
     metricsToken: env.METRICS_TOKEN,
     secretsKey: env.SECRETS_KEY,

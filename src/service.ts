@@ -10,10 +10,15 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { EffectError } from '../schemas/errors.ts';
-import { proxy as proxyLimits, runtime, upload as uploadLimits } from '../schemas/limits.ts';
+import {
+  mail as mailLimits,
+  proxy as proxyLimits,
+  runtime,
+  upload as uploadLimits,
+} from '../schemas/limits.ts';
 import { type PlanName, plans } from '../schemas/plans.ts';
 import { createAssetKind } from './actors/asset.ts';
-import { sleep, systemClock } from './actors/clock.ts';
+import { every, sleep, systemClock } from './actors/clock.ts';
 import { startOwner } from './actors/owner.ts';
 import { startReconciler } from './actors/reconcile.ts';
 import { createSlots, type Slots } from './actors/slots.ts';
@@ -30,6 +35,8 @@ import { startFrontEnd } from './front-end.ts';
 import { createAssetRequests } from './http/asset-requests.ts';
 import { createLoad, loadBeatMs, loadSubject } from './load.ts';
 import type { Log } from './log.ts';
+import { createMailer } from './mail/mailer.ts';
+import { createSmtp } from './mail/smtp.ts';
 import { checkClip } from './media/clip-check.ts';
 import { createEngine } from './media/engine.ts';
 import { createFileStorage } from './media/file-storage.ts';
@@ -184,6 +191,7 @@ async function open(
       }),
       (one) => one.stop(),
     );
+    startMail(parts);
   }
   const port = config.roles.includes('http') ? await startFrontEnd(parts) : 0;
   await startEffects?.();
@@ -292,6 +300,33 @@ async function removeUnusedUploads({ store, storage }: Parts): Promise<void> {
     if (key !== null) await storage.delete(key);
     await store.uploads.remove(id);
   }
+}
+
+/** Sends the outbox: to the mail server, or without one to the mailbox of the operator page. */
+function startMail({ config, log, opened, store }: Parts): void {
+  const { outbox, users, mailTokens, mailbox } = store;
+  if (config.smtpUrl === undefined && !config.isDevelopment) {
+    log.warn({}, 'SMTP_URL is not set: mails are kept for the operator page and reach nobody else');
+  }
+  const mailer = createMailer({
+    outbox,
+    users,
+    mailTokens,
+    deliver:
+      config.smtpUrl === undefined
+        ? (letter) => mailbox.add({ ...letter, ts: Date.now() })
+        : createSmtp(config.smtpUrl, config.mailFrom),
+    baseUrl: config.baseUrl,
+    now: systemClock.now,
+    log,
+  });
+  const sending = every(systemClock, mailLimits.lookEveryMs, mailer.sendDue, (err) =>
+    log.error({ err }, 'the outbox cannot be read'),
+  );
+  opened(sending, async (one) => {
+    mailer.stop();
+    await one.stop();
+  });
 }
 
 function effectDeps(

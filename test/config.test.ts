@@ -44,6 +44,8 @@ t.test('without any setting everything has its default', async (t) => {
     natsPrefix: '',
     outboundAllow: ['127.0.0.0/8', '::1/128', 'localhost'],
     trustedProxies: [],
+    smtpUrl: undefined,
+    mailFrom: 'no-reply@localhost',
     renderThreads: availableParallelism(),
     logLevel: 'info',
     rateLimitFactor: 1,
@@ -78,6 +80,24 @@ t.test('values are read as what they mean', async (t) => {
     'media.lan',
   ]);
   t.strictSame(read({ TRUSTED_PROXIES: '10.1.2.3,fd00::/8' }).trustedProxies, ['10.1.2.3', 'fd00::/8']);
+  const mail = { ...production, SMTP_URL: 'smtps://u:p@mail.example:465' };
+  t.match(read(mail), { smtpUrl: mail.SMTP_URL, mailFrom: 'no-reply@assets.example' });
+  for (const from of ['a@b.example', 'Assets <a@b.example>', '<a@b.example>']) {
+    t.equal(read({ MAIL_FROM: from }).mailFrom, from);
+  }
+  for (const from of [
+    '',
+    'a',
+    'a@',
+    'A <a@b.example> x',
+    'a@b.example, c@d.example',
+    'A\r\nBcc: x <a@b.c>',
+  ]) {
+    t.match(refusal({ MAIL_FROM: from }), /^MAIL_FROM is /);
+  }
+  for (const url of ['', 'mail.example', 'https://mail.example']) {
+    t.match(refusal({ SMTP_URL: url }), /^SMTP_URL is /);
+  }
   t.equal(read({ PORT: '9000' }).baseUrl, 'http://localhost:9000');
   t.equal(read({ DATA_DIR: '/srv/data' }).storageFolder, '/srv/data/storage');
   t.equal(read({ STORAGE_URL: 'file:///srv/media' }).storageFolder, '/srv/media');

@@ -2,28 +2,37 @@
  * Sessions and their cookie (specification 5.1, decisions 1): a 256-bit token that the browser holds, 30 days
  * sliding and extended at most once a day, 90 days in all.
  *
- * A small cache in front of the store answers again for a second; a session ended in this process is refused
- * at once, one ended elsewhere within that second.
+ * A session ends by itself when its user's password changes: it belongs to the epoch in which it began.
  */
-import { createHash, randomBytes } from 'node:crypto';
-import { LRUCache } from 'lru-cache';
 import { account } from '../../schemas/limits.ts';
 import type { SessionUser } from '../../schemas/user.ts';
 import { newId } from '../store/ids.ts';
 import type { SessionRecord, SessionStore } from '../store/sessions.ts';
 import type { UserStore } from '../store/users.ts';
+import { createKnown } from './known.ts';
+import { hashOf, newSecret } from './secret.ts';
 
 export const sessionCookie = 'service.session_token';
 
-/** Who is signed in. `renewed`: the cookie to send, when the session was extended just now. */
+/**
+ * Who is signed in, by a session or by an API token. `renewed`: the cookie to send, when the session was
+ * extended just now.
+ */
 export type Session = {
   id: string;
   userId: string;
+  epoch: number;
   /** Whether the account's e-mail was shown to be its owner's. */
   isVerified: boolean;
   user: SessionUser;
   renewed?: string;
 };
+
+/**
+ * How a session comes to be. `epoch`: the user's when the password was looked at; without it the present one,
+ * for sign-ins that have nothing to do with the password.
+ */
+export type SessionStart = { epoch?: number; userAgent?: string; address?: string };
 
 export type Sessions = ReturnType<typeof createSessions>;
 
@@ -36,96 +45,96 @@ export type SessionsOptions = {
   maxCached?: number;
 };
 
-type Read = { result: Promise<Session | undefined> | undefined };
-
-const hourMs = 3_600_000;
+const minuteMs = 60_000;
+const hourMs = 60 * minuteMs;
 const slidingMs = account.sessionSlidingDays * 24 * hourMs;
 const absoluteMs = account.sessionAbsoluteDays * 24 * hourMs;
 const touchMs = account.sessionTouchHours * hourMs;
-const cachedMs = 1_000;
-const tokenBytes = 32;
+const seenMs = account.seenEveryMinutes * minuteMs;
 const tokenForm = /^[A-Za-z0-9_-]{43}$/;
 
 export function createSessions({ sessions, users, now, secure, maxCached = 10_000 }: SessionsOptions) {
-  const cache = new LRUCache<string, { session: Session; readTs: number; expiresTs: number }>({
-    max: maxCached,
-  });
-  /** Reads under way, one per token. Ending a session takes its read away: what it finds is not kept. */
-  const loading = new Map<string, Read>();
   const attributes = `Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
 
   const cookie = (token: string, maxAgeMs: number) =>
     `${sessionCookie}=${token}; ${attributes}; Max-Age=${Math.floor(maxAgeMs / 1_000)}`;
 
-  const load = async (token: string, read: Read): Promise<Session | undefined> => {
-    const readTs = now();
-    const record = await sessions.find(hashOf(token));
-    if (!record || record.expiresTs <= readTs) return undefined;
-    const user = await users.find(record.userId);
-    if (!user) return undefined;
-    const expiresTs = await extend(record, readTs);
-    if (expiresTs === undefined) return undefined;
-
-    const { id, email, name, emailVerified: isVerified } = user;
-    const session: Session = { id: record.id, userId: id, isVerified, user: { id, email, name } };
-    if (loading.get(token) === read) cache.set(token, { session, readTs, expiresTs });
-    return expiresTs === record.expiresTs
-      ? session
-      : { ...session, renewed: cookie(token, expiresTs - readTs) };
-  };
-
   /** At most once a day, never past the session's last day. undefined: it has ended meanwhile. */
   const extend = async (record: SessionRecord, ts: number): Promise<number | undefined> => {
-    if (ts - record.touchedTs < touchMs) return record.expiresTs;
+    if (ts - record.touchedTs < touchMs) {
+      if (ts - record.seenTs >= seenMs) await sessions.see(record.hash, ts);
+      return record.expiresTs;
+    }
     const expiresTs = Math.min(ts + slidingMs, record.createdTs + absoluteMs);
     return (await sessions.touch(record.hash, ts, expiresTs)) ? expiresTs : undefined;
   };
 
+  const known = createKnown<Session>({
+    now,
+    max: maxCached,
+    async load(token, ts) {
+      const record = await sessions.find(hashOf(token));
+      if (!record || record.expiresTs <= ts) return undefined;
+      const user = await users.find(record.userId);
+      if (user?.epoch !== record.epoch) return undefined;
+      const expiresTs = await extend(record, ts);
+      if (expiresTs === undefined) return undefined;
+
+      const { id, email, name, epoch, emailVerified: isVerified } = user;
+      const session: Session = { id: record.id, userId: id, epoch, isVerified, user: { id, email, name } };
+      const renewed = expiresTs === record.expiresTs ? {} : { renewed: cookie(token, expiresTs - ts) };
+      return { value: session, expiresTs, once: { ...session, ...renewed } };
+    },
+  });
+
   return {
     /** Starts a session. The token is in the cookie and nowhere else. */
-    async start(userId: string): Promise<{ cookie: string }> {
-      const token = randomBytes(tokenBytes).toString('base64url');
+    async start(
+      userId: string,
+      { epoch, userAgent, address }: SessionStart = {},
+    ): Promise<{ cookie: string }> {
+      const token = newSecret();
       const ts = now();
-      const expiresTs = ts + slidingMs;
-      const record = {
+      await sessions.insert({
         hash: hashOf(token),
         id: newId('ses'),
         userId,
+        epoch: epoch ?? (await users.find(userId))?.epoch ?? 0,
+        userAgent: userAgent?.slice(0, account.userAgentMaxChars) || null,
+        address: address || null,
         createdTs: ts,
+        seenTs: ts,
         touchedTs: ts,
-        expiresTs,
-      };
-      await sessions.insert(record);
+        expiresTs: ts + slidingMs,
+      });
       return { cookie: cookie(token, slidingMs) };
     },
 
     /** The session of a token as `tokenIn` gives it. Answers from memory where it can. */
-    find(token: string): Session | undefined | Promise<Session | undefined> {
-      const ts = now();
-      const cached = cache.get(token);
-      if (cached && ts < cached.readTs + cachedMs && ts < cached.expiresTs) return cached.session;
-      const running = loading.get(token)?.result;
-      if (running) return running;
-      const read: Read = { result: undefined };
-      loading.set(token, read);
-      read.result = load(token, read).finally(() => {
-        if (loading.get(token) === read) loading.delete(token);
-      });
-      return read.result;
-    },
+    find: known.find,
 
     /** Ends a session. Safe to repeat. */
     async end(token: string): Promise<void> {
       await sessions.remove(hashOf(token));
-      loading.delete(token);
-      cache.delete(token);
+      known.forget(token);
     },
 
-    /** The sessions of a user have ended in the store: they are refused here at once. */
+    /** A user's sessions, newest first. */
+    async list({ userId, epoch }: Pick<Session, 'userId' | 'epoch'>): Promise<SessionRecord[]> {
+      const all = await sessions.list(userId, now(), account.maxSessionsListed);
+      return all.filter((one) => one.epoch === epoch);
+    },
+
+    /** Ends a user's session by its id. Answers false when there is none. */
+    async endNamed(userId: string, id: string): Promise<boolean> {
+      const isGone = await sessions.removeNamed(userId, id);
+      known.forgetWhere((session) => session.id === id);
+      return isGone;
+    },
+
+    /** Sessions of the user have changed in the store, or the user has: all of them are read anew. */
     forgetUser(userId: string): void {
-      for (const [token, { session }] of cache.entries()) if (session.userId === userId) cache.delete(token);
-      // What is being read may be one of them.
-      loading.clear();
+      known.forgetWhere((session) => session.userId === userId);
     },
 
     /** The cookie that takes the session's cookie away. */
@@ -142,8 +151,4 @@ export function tokenIn(cookieHeader: string): string | undefined {
     return tokenForm.test(value) ? value : undefined;
   }
   return undefined;
-}
-
-function hashOf(token: string): string {
-  return createHash('sha256').update(token).digest('base64url');
 }

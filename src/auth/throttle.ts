@@ -1,5 +1,5 @@
 /**
- * How often one may try to sign in and sign up (decisions 1, Throttling). Counted in the store, so that all
+ * How often one may try to sign in, sign up, and have mail sent (decisions 1, Throttling). Counted in the store, so that all
  * front ends count together.
  *
  * An attempt is counted before the password is looked at and taken back when it was right: attempts that run
@@ -7,6 +7,7 @@
  * e-mail's own, wider limit.
  */
 import { createHash } from 'node:crypto';
+import { throttle as limits } from '../../schemas/limits.ts';
 import type { AttemptLimit, AttemptStore } from '../store/attempts.ts';
 import { newId } from '../store/ids.ts';
 import { addressKey, isLoopback } from './client-address.ts';
@@ -15,12 +16,6 @@ export type Throttle = ReturnType<typeof createThrottle>;
 
 /** `retryAfterMs` above 0: refused. `takeBack`: it was no failure after all. Safe to repeat. */
 export type Attempt = { retryAfterMs: number; takeBack(): Promise<void> };
-
-/** What is accepted within a sliding time (decisions 1, Throttling). */
-const limits = {
-  signIn: { windowMs: 15 * 60_000, perPair: 10, perEmail: 100, perAddress: 50 },
-  signUp: { windowMs: 60 * 60_000, perAddress: 20 },
-} as const;
 
 export type ThrottleOptions = {
   attempts: AttemptStore;
@@ -65,6 +60,27 @@ export function createThrottle({ attempts, now, exemptLoopback }: ThrottleOption
       if (isExempt(address)) return { retryAfterMs: 0, takeBack: async () => undefined };
       const { windowMs, perAddress } = limits.signUp;
       return take([{ key: keyOf('signup:address', addressKey(address)), limit: perAddress, windowMs }]);
+    },
+
+    /** A mail to reset a password. @param email in lower case. */
+    async forgot(email: string, address: string): Promise<Attempt> {
+      const { windowMs, perEmail, perAddress } = limits.forgot;
+      const keys: AttemptLimit[] = [{ key: keyOf('forgot:email', email), limit: perEmail, windowMs }];
+      if (!isExempt(address))
+        keys.push({ key: keyOf('forgot:address', addressKey(address)), limit: perAddress, windowMs });
+      return take(keys);
+    },
+
+    /** A signed-in user's password, asked for once more: whoever has found a browser open may not try on. */
+    async confirm(userId: string): Promise<Attempt> {
+      const { windowMs, perUser } = limits.confirm;
+      return take([{ key: keyOf('confirm:user', userId), limit: perUser, windowMs }]);
+    },
+
+    /** A mail to an address that a user names. */
+    async changeEmail(userId: string): Promise<Attempt> {
+      const { windowMs, perUser } = limits.changeEmail;
+      return take([{ key: keyOf('change-email:user', userId), limit: perUser, windowMs }]);
     },
   };
 }

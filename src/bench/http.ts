@@ -134,11 +134,15 @@ async function startFront(known: string) {
     hash: known,
     id: 'ses_bench',
     userId: 'usr_00000000000000000000',
+    epoch: 0,
+    userAgent: null,
+    address: null,
     createdTs: Date.now(),
+    seenTs: Date.now(),
     touchedTs: Date.now(),
     expiresTs: Date.now() + 3_600_000,
   };
-  const user = { id: session.userId, email: 'bench@example.com', name: 'Bench' } as UserRecord;
+  const user = { id: session.userId, email: 'bench@example.com', name: 'Bench', epoch: 0 } as UserRecord;
   const log = pino(pino.destination({ dest: '/dev/null', sync: false, minLength: 4096 }));
   const config: HttpConfig = {
     baseUrl: 'http://localhost:8080',

@@ -16,19 +16,25 @@ import {
   MongoTopologyClosedError,
 } from 'mongodb';
 import pRetry from 'p-retry';
+import { mail as mailLimits } from '../../schemas/limits.ts';
+import { createAccountStore } from './accounts.ts';
 import { isDuplicate } from './actors.ts';
 import { createAssetStore } from './assets.ts';
 import { createAttemptStore } from './attempts.ts';
 import { createAuditStore } from './audit.ts';
 import { createOperatorChanges } from './operator-changes.ts';
+import { createMailOutbox } from './mail-outbox.ts';
+import { createMailTokenStore } from './mail-tokens.ts';
+import { createMailboxStore } from './mailbox.ts';
 import { createPartitionStore } from './partitions.ts';
-import { createProjectStore, inTransaction, type NewProject } from './projects.ts';
+import { createProjectStore } from './projects.ts';
 import { createQuotaStore } from './quota.ts';
 import { noBox, type SecretBox } from './sealed.ts';
 import { createSecretStore } from './secrets.ts';
 import { createSessionStore } from './sessions.ts';
+import { createTokenStore } from './tokens.ts';
 import { createUploadStore } from './uploads.ts';
-import { createUserStore, type NewUser } from './users.ts';
+import { createUserStore } from './users.ts';
 
 export type StoreLog = {
   info(fields: object, message: string): void;
@@ -152,10 +158,17 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
   const quota = createQuotaStore(db);
   const audit = createAuditStore(db);
   const projects = createProjectStore(db, client, box);
+  const tokens = createTokenStore(db);
+  const mailTokens = createMailTokenStore(db);
+  const outbox = createMailOutbox(db);
   return {
     users,
     projects,
     sessions,
+    tokens,
+    mailTokens,
+    outbox,
+    mailbox: createMailboxStore(db, { kept: mailLimits.mailboxKept, days: mailLimits.mailboxDays }),
     attempts: createAttemptStore(db),
     uploads: createUploadStore(db),
     assets: createAssetStore(db),
@@ -164,15 +177,7 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     operatorChanges: createOperatorChanges(client, { users, sessions, quota, audit }),
     partitions: createPartitionStore(db),
     secrets: createSecretStore(db, box),
-    accounts: {
-      /** Adds a user with a first project, both or neither. @throws isTaken when the e-mail is taken. */
-      async create(user: NewUser, project: NewProject): Promise<void> {
-        await inTransaction(client, async (session) => {
-          await users.insert(user, session);
-          await projects.insert(project, session);
-        });
-      },
-    },
+    accounts: createAccountStore(client, { users, projects, sessions, tokens, mailTokens, outbox }),
   };
 }
 

@@ -12,7 +12,14 @@ export type SessionRecord = {
   /** Names the session where its token must not be shown. */
   id: string;
   userId: string;
+  /** The user's epoch when it began: see UserRecord. */
+  epoch: number;
+  /** What the browser says it is, and where it came from, when the session began. */
+  userAgent: string | null;
+  address: string | null;
   createdTs: number;
+  /** When it was last seen, coarse. */
+  seenTs: number;
   /** When it was last extended. */
   touchedTs: number;
   expiresTs: number;
@@ -20,7 +27,10 @@ export type SessionRecord = {
 
 export type SessionStore = ReturnType<typeof createSessionStore>;
 
-type SessionDocument = Omit<SessionRecord, 'hash' | 'expiresTs'> & { _id: string; expiresAt: Date };
+/** Sessions from before some fields were kept lack them. */
+type LateField = 'epoch' | 'userAgent' | 'address' | 'seenTs';
+type SessionDocument = Omit<SessionRecord, 'hash' | 'expiresTs' | LateField> &
+  Partial<Pick<SessionRecord, LateField>> & { _id: string; expiresAt: Date };
 
 const durable = { writeConcern: { w: 'majority', journal: true } } as const;
 
@@ -30,7 +40,7 @@ export function createSessionStore(db: Db) {
   return {
     async ensureIndexes(): Promise<void> {
       await sessions.createIndexes([
-        { key: { userId: 1 } },
+        { key: { userId: 1, createdTs: -1 } },
         { key: { id: 1 } },
         { key: { expiresAt: 1 }, expireAfterSeconds: 0 },
       ]);
@@ -54,7 +64,7 @@ export function createSessionStore(db: Db) {
     async touch(hash: string, touchedTs: number, expiresTs: number): Promise<boolean> {
       const result = await sessions.updateOne(
         { _id: hash },
-        { $set: { touchedTs, expiresAt: new Date(expiresTs) } },
+        { $set: { touchedTs, seenTs: touchedTs, expiresAt: new Date(expiresTs) } },
         durable,
       );
       return result.matchedCount === 1;
@@ -83,9 +93,44 @@ export function createSessionStore(db: Db) {
     async remove(hash: string): Promise<boolean> {
       return (await sessions.deleteOne({ _id: hash }, durable)).deletedCount === 1;
     },
+
+    /** Remembers when a session was last seen. */
+    async see(hash: string, seenTs: number): Promise<void> {
+      await sessions.updateOne({ _id: hash }, { $set: { seenTs } });
+    },
+
+    /** A user's sessions that have not expired, newest first. */
+    async list(userId: string, now: number, limit: number): Promise<SessionRecord[]> {
+      const found = await sessions
+        .find({ userId, expiresAt: { $gt: new Date(now) } })
+        .sort({ createdTs: -1 })
+        .limit(limit)
+        .toArray();
+      return found.map(toRecord);
+    },
+
+    /** Ends a user's session by its name. Answers false when there is none. */
+    async removeNamed(userId: string, id: string): Promise<boolean> {
+      return (await sessions.deleteOne({ userId, id }, durable)).deletedCount === 1;
+    },
+
+    /**
+     * Ends the sessions of a user but `keptId`, which goes on in the user's next epoch. `session`: the
+     * transaction this is part of.
+     */
+    async removeOthers(
+      userId: string,
+      keptId: string | undefined,
+      epoch: number,
+      session: ClientSession,
+    ): Promise<void> {
+      await sessions.deleteMany({ userId, id: { $ne: keptId ?? '' } }, { session });
+      await sessions.updateMany({ userId }, { $set: { epoch } }, { session });
+    },
   };
 }
 
 function toRecord({ _id: hash, expiresAt, ...rest }: SessionDocument): SessionRecord {
-  return { hash, ...rest, expiresTs: expiresAt.getTime() };
+  const late = { epoch: 0, userAgent: null, address: null, seenTs: rest.touchedTs };
+  return { hash, ...late, ...rest, expiresTs: expiresAt.getTime() };
 }

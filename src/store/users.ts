@@ -13,6 +13,11 @@ export type UserRecord = {
   /** argon2id, with its parameters. null: the account signs in elsewhere (OAuth). */
   passwordHash: string | null;
   emailVerified: boolean;
+  /**
+   * Counts the changes of the password. Sessions, API tokens and mails that were made under an earlier one are
+   * worth nothing: so one write ends them all, also those that are being made at that moment.
+   */
+  epoch: number;
   plan: PlanName;
   /** Day of the month on which a paid plan's cycle begins, 1 to 31. */
   billingDay: number | null;
@@ -32,7 +37,11 @@ export type UserCursor = { createdTs: number; id: string };
 
 export type UserStore = ReturnType<typeof createUserStore>;
 
-type UserDocument = Omit<UserRecord, 'id'> & { _id: string; holds: unknown[] };
+type UserDocument = Omit<UserRecord, 'id' | 'epoch'> & {
+  _id: string;
+  epoch?: number | null;
+  holds: unknown[];
+};
 
 const durable = { writeConcern: { w: 'majority', journal: true } } as const;
 /** Part of a name is looked for in every user. */
@@ -53,6 +62,7 @@ export function createUserStore(db: Db) {
         _id: id,
         ...user,
         emailVerified: false,
+        epoch: 0,
         plan: 'free',
         billingDay: null,
         used: 0,
@@ -109,11 +119,79 @@ export function createUserStore(db: Db) {
       const result = await users.updateOne({ _id: id }, { $set: { plan, billingDay } }, options);
       return result.matchedCount === 1;
     },
+
+    async rename(id: string, name: string): Promise<void> {
+      await users.updateOne({ _id: id }, { $set: { name } }, durable);
+    },
+
+    /**
+     * Sets the password and begins the next epoch, if the present one is still `epoch`. `provenEmail`: whoever
+     * set it has read a mail to that address, which must still be the user's. `session`: the transaction this
+     * is part of.
+     *
+     * @returns false, with nothing changed, when somebody was first.
+     */
+    async setPassword(
+      { id, epoch, passwordHash, provenEmail }: PasswordChange,
+      session: ClientSession,
+    ): Promise<boolean> {
+      const proven = provenEmail === undefined ? {} : { email: provenEmail };
+      const verified = provenEmail === undefined ? {} : { emailVerified: true };
+      const result = await users.updateOne(
+        { _id: id, ...atEpoch(epoch), ...proven },
+        { $set: { passwordHash, epoch: epoch + 1, ...verified } },
+        { session },
+      );
+      return result.matchedCount === 1;
+    },
+
+    /** Stores the same password under another hash, unless it has been changed meanwhile. */
+    async rehash(id: string, oldHash: string, passwordHash: string): Promise<void> {
+      await users.updateOne({ _id: id, passwordHash: oldHash }, { $set: { passwordHash } }, durable);
+    },
+
+    /** The user has read a mail to that address. Answers false when it is not theirs (any more). */
+    async verifyEmail(id: string, email: string): Promise<boolean> {
+      const result = await users.updateOne({ _id: id, email }, { $set: { emailVerified: true } }, durable);
+      return result.matchedCount === 1;
+    },
+
+    /**
+     * Puts a proven e-mail in the place of `fromEmail`, if that and the epoch are still the user's. `session`:
+     * the transaction this is part of.
+     *
+     * @throws isTaken when somebody has it
+     */
+    async changeEmail(
+      { id, email, fromEmail, epoch }: EmailChange,
+      session: ClientSession,
+    ): Promise<boolean> {
+      const result = await users.updateOne(
+        { _id: id, email: fromEmail, ...atEpoch(epoch) },
+        { $set: { email, emailVerified: true } },
+        { session },
+      );
+      return result.matchedCount === 1;
+    },
   };
+}
+
+export type PasswordChange = {
+  id: string;
+  epoch: number;
+  passwordHash: string;
+  provenEmail?: string;
+};
+
+export type EmailChange = { id: string; email: string; fromEmail: string; epoch: number };
+
+/** Users from before epochs were counted are in the first. */
+function atEpoch(epoch: number) {
+  return epoch === 0 ? { epoch: { $in: [0, null] } } : { epoch };
 }
 
 function toRecord(document: UserDocument | null): UserRecord | undefined {
   if (!document) return undefined;
-  const { _id: id, holds: _, ...rest } = document;
-  return { id, ...rest };
+  const { _id: id, holds: _, epoch, ...rest } = document;
+  return { id, epoch: epoch ?? 0, ...rest };
 }
