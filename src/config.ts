@@ -145,6 +145,7 @@ const rows = {
     schema: z.url({ protocol: /^smtps?$/ }),
     accepts: 'smtp://[user:password@]host[:port] or smtps://…',
     help: 'mail server (default: mails are kept for the operator page)',
+    isSecret: true,
   },
   MAIL_FROM: {
     schema: z.string().refine(isSender),

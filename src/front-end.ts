@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 
 import { RequestFailure } from './bus/bus.ts';
+import { accountRoutes } from './http/account.ts';
 import { assetRoutes } from './http/assets.ts';
 import { eventRoutes } from './http/events.ts';
 import { healthRoutes } from './http/health.ts';
@@ -18,6 +19,7 @@ import type { AnyRoute } from './http/route.ts';
 import { createMediaServer } from './http/serve-media.ts';
 import { startServer } from './http/server.ts';
 import { createAccess, type HttpConfig, type Services } from './http/services.ts';
+import { tokenRoutes } from './http/tokens.ts';
 import { uploadRoutes } from './http/upload.ts';
 import { userRoutes } from './http/user.ts';
 import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
@@ -41,6 +43,8 @@ export async function startFrontEnd(parts: Parts): Promise<number> {
   const hub = createEventHub(parts);
   const routes: AnyRoute[] = [
     ...userRoutes,
+    ...accountRoutes,
+    ...tokenRoutes,
     ...projectRoutes,
     ...assetRoutes,
     ...uploadRoutes,
@@ -126,10 +130,9 @@ function createEventHub({ config, log, opened, store, bus, requests }: Parts) {
   async function isGranted(projectId: string, grant: Grant): Promise<boolean> {
     if (grant.kind === 'key') return (await store.projects.findByKey(grant.key))?.id === projectId;
     const isOwner = (await store.projects.findOwned(projectId, grant.userId)) !== undefined;
-    return (
-      isOwner &&
-      (grant.sessionId === undefined || (await store.sessions.isAlive(grant.sessionId, Date.now())))
-    );
+    if (!isOwner || grant.sessionId === undefined) return isOwner;
+    const known = grant.sessionId.startsWith('tok_') ? store.tokens : store.sessions;
+    return known.isAlive(grant.sessionId, Date.now());
   }
 }
 
@@ -185,8 +188,8 @@ function createServices({
     async onSessionEnded(sessionId) {
       bus.send(sessionEnded, { sessionId });
     },
-    async onSessionsEnded(userId) {
-      bus.send(sessionEnded, { userId });
+    async onSessionsEnded(userId, exceptSessionId) {
+      bus.send(sessionEnded, { userId, ...(exceptSessionId === undefined ? {} : { exceptSessionId }) });
     },
   };
 }

@@ -86,7 +86,16 @@ t.test('user quota: sets the runs that count as used', async (t) => {
 
 t.test('user sessions: lists those that are signed in without their tokens, and ends them', async (t) => {
   const now = Date.now();
-  const session = { userId: 'usr_ada', createdTs: now, touchedTs: now, expiresTs: now + 60_000 };
+  const session = {
+    userId: 'usr_ada',
+    epoch: 0,
+    userAgent: null,
+    address: null,
+    createdTs: now,
+    seenTs: now,
+    touchedTs: now,
+    expiresTs: now + 60_000,
+  };
   await store.sessions.insert({ ...session, hash: 'hash of a token', id: 'ses_1' });
   await store.sessions.insert({ ...session, hash: 'hash of an old one', id: 'ses_2', expiresTs: now - 1 });
   const said = await admin('user', 'sessions', 'ada@example.com');

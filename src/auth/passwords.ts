@@ -16,19 +16,29 @@ export class BusyError extends Error {
   }
 }
 
+/** Of argon2id: memory in KiB, passes, lanes. */
+export type Cost = { memoryCost: number; timeCost: number; parallelism: number };
+
 export type Passwords = ReturnType<typeof createPasswords>;
 
 /** OWASP's second choice for argon2id: 19 MiB, two passes, one lane. */
-const cost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
+const ownCost: Cost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 /** The hash of 32 random bytes that nobody knows: what is checked where there is no hash. */
 const dummy =
   '$argon2id$v=19$m=19456,t=2,p=1$d+wtSaaRReLmNm62KrOopg$avdUWYbEV2eXBUih6DjOvCmq4oicUI6ER1GN6bAkhJU';
 const maxQueued = 64;
 const busyRetryMs = 2_000;
 
-/** @param concurrent hashes at once; the rest waits in a bounded queue. */
-export function createPasswords({ concurrent = availableParallelism() }: { concurrent?: number } = {}) {
+/** @param concurrent hashes at once; the rest waits in a bounded queue. @param cost of new hashes. */
+export function createPasswords({
+  concurrent = availableParallelism(),
+  cost = ownCost,
+}: {
+  concurrent?: number;
+  cost?: Cost;
+} = {}) {
   const turns = createTurns(concurrent);
+  let admitted = 0;
 
   return {
     /** @returns argon2id in PHC form, its parameters included. @throws {BusyError} */
@@ -48,7 +58,36 @@ export function createPasswords({ concurrent = availableParallelism() }: { concu
         return stored !== null && fits;
       });
     },
+
+    /**
+     * Runs what ends in a password being checked, if there is a place in the queue: the many that would be
+     * turned away there cost the store nothing.
+     *
+     * @throws {BusyError}
+     */
+    async admit<T>(task: () => Promise<T>): Promise<T> {
+      if (admitted >= concurrent + maxQueued) throw busy();
+      admitted += 1;
+      try {
+        return await task();
+      } finally {
+        admitted -= 1;
+      }
+    },
+
+    /** Hashes that are being made at this moment. */
+    running: turns.running,
+
+    /** Whether a hash was made with less than is asked of new ones. To be asked of hashes that have fitted. */
+    isWeak(stored: string): boolean {
+      const [, memory = 0, passes = 0] = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),/.exec(stored) ?? [];
+      return Number(memory) < cost.memoryCost || Number(passes) < cost.timeCost;
+    },
   };
+}
+
+function busy(): BusyError {
+  return new BusyError('too many passwords are being checked', busyRetryMs);
 }
 
 /** Lets `concurrent` tasks run and `maxQueued` wait. */
@@ -57,6 +96,8 @@ function createTurns(concurrent: number) {
   let running = 0;
 
   return {
+    running: () => running,
+
     async run<T>(task: () => Promise<T>): Promise<T> {
       if (running < concurrent) running += 1;
       else await queue();
@@ -72,7 +113,7 @@ function createTurns(concurrent: number) {
   };
 
   function queue(): Promise<void> {
-    if (waiting.length >= maxQueued) throw new BusyError('too many passwords are being checked', busyRetryMs);
+    if (waiting.length >= maxQueued) throw busy();
     return new Promise((resolve) => {
       waiting.push(resolve);
     });

@@ -33,8 +33,8 @@ export function createTokens({ tokens, users, now, maxCached = 10_000 }: TokensO
       const user = await users.find(record.userId);
       if (user?.epoch !== record.epoch) return undefined;
       if (ts - (record.usedTs ?? 0) >= seenMs) await tokens.see(record.hash, ts);
-      const { id, email, name, epoch } = user;
-      const value = { id: record.id, userId: id, epoch, user: { id, email, name } };
+      const { id, email, name, epoch, emailVerified: isVerified } = user;
+      const value = { id: record.id, userId: id, epoch, isVerified, user: { id, email, name } };
       return { value, expiresTs: record.expiresTs };
     },
   });

@@ -1,6 +1,6 @@
 /**
  * The three streams of server-sent events (specification 4.4, decisions 5): by project key for pages, by session
- * for one asset and for a whole project. What they show is src/sse; here is who may see it.
+ * or API token for one asset and for a whole project. What they show is src/sse; here is who may see it.
  *
  * A browser never comes back after a refusal, so a stream that was open before (it sends Last-Event-ID) is not
  * refused for a passing trouble: it is answered 200, a long `retry:`, and the end.
@@ -8,10 +8,10 @@
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { EventName } from '../../schemas/events.ts';
 import { perMinute, proxy } from '../../schemas/limits.ts';
-import { type Session, tokenIn } from '../auth/sessions.ts';
 import type { Client, Hub } from '../sse/hub.ts';
 import type { Filter, Grant } from '../sse/listener.ts';
 import { isStoreOutage } from '../store/client.ts';
+import { findSession, readCredential, unauthorized } from './credential.ts';
 import { type Answer, answerJson, type Exchange, writeHead } from './exchange.ts';
 import { type RawRoute, rawRoute } from './route.ts';
 import type { Services } from './services.ts';
@@ -22,7 +22,7 @@ export type EventPorts = {
   findProjectByKey(key: string): Promise<{ id: string } | undefined>;
 };
 
-type EventServices = Pick<Services, 'sessions' | 'rateLimit' | 'config'> & {
+type EventServices = Pick<Services, 'sessions' | 'tokens' | 'rateLimit' | 'config'> & {
   store: { projects: Pick<Services['store']['projects'], 'findOwned'> };
 };
 
@@ -77,6 +77,7 @@ type StreamHead = {
   params: [string, string];
   lastEventId: string;
   types: string | null;
+  authorization: string;
   cookie: string;
 };
 
@@ -122,6 +123,7 @@ function readStreamHead(req: HttpRequest): StreamHead {
     params: [decode(req.getParameter(0)), decode(req.getParameter(1))],
     lastEventId: req.getHeader('last-event-id') || (query.get('last_event_id') ?? ''),
     types: query.get('types'),
+    authorization: req.getHeader('authorization'),
     cookie: req.getHeader('cookie'),
   };
 }
@@ -220,8 +222,8 @@ async function judgeOwner(
   services: EventServices,
   find: (userId: string) => Promise<{ projectId: string; assetId?: string } | undefined>,
 ): Promise<Verdict> {
-  const session = await findSession(head.cookie, services);
-  if (!session) return { status: 401, body: { error: 'authentication required' } };
+  const session = await findSession(readCredential(head), services);
+  if (!session) return unauthorized;
   const { id: sessionId, userId, renewed } = session;
   const { rateLimit, config } = services;
   const waitMs = rateLimit.take(userId, perMinute.other * (config.rateLimitFactor ?? 1));
@@ -237,11 +239,6 @@ async function judgeOwner(
     grant: { kind: 'user', userId, sessionId },
     ...(renewed === undefined ? {} : { headers: { 'Set-Cookie': renewed } }),
   };
-}
-
-async function findSession(cookie: string, { sessions }: EventServices): Promise<Session | undefined> {
-  const token = tokenIn(cookie);
-  return token === undefined ? undefined : sessions.find(token);
 }
 
 function rateLimited(waitMs: number): Refusal {

@@ -12,11 +12,13 @@ export type Head = {
   /** The client's own when it is of the form that specification 7 echoes, else a new one. */
   requestId: string;
   /** Header values; empty when absent. */
+  authorization: string;
   contentType: string;
   cookie: string;
   forwardedFor: string;
   origin: string;
   secFetchSite: string;
+  userAgent: string;
   /** Announced length of the body in bytes; undefined when it comes in chunks, 0 without one. */
   length: number | undefined;
   /** Why the request must be refused and its connection closed. */
@@ -29,11 +31,13 @@ const digits = /^\d{1,15}$/;
 export function readHead(request: HttpRequest): Head {
   const head: Head = {
     requestId: '',
+    authorization: '',
     contentType: '',
     cookie: '',
     forwardedFor: '',
     origin: '',
     secFetchSite: '',
+    userAgent: '',
     length: 0,
     fault: undefined,
   };
@@ -84,6 +88,10 @@ function readField(head: Head, name: string, value: string): void {
     case 'x-request-id':
       head.requestId = value;
       break;
+    case 'authorization':
+      // Two of them are nobody's word: together they are no token.
+      head.authorization = head.authorization === '' ? value : `${head.authorization}, ${value}`;
+      break;
     case 'content-type':
       head.contentType = value;
       break;
@@ -99,6 +107,9 @@ function readField(head: Head, name: string, value: string): void {
       break;
     case 'sec-fetch-site':
       head.secFetchSite = value;
+      break;
+    case 'user-agent':
+      head.userAgent = value;
       break;
   }
 }

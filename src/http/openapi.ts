@@ -54,7 +54,10 @@ export function createOpenApi(routes: readonly AnyRoute[], baseUrl: string): Ope
     servers: [{ url: baseUrl }],
     paths,
     components: {
-      securitySchemes: { session: { type: 'apiKey', in: 'cookie', name: sessionCookie } },
+      securitySchemes: {
+        session: { type: 'apiKey', in: 'cookie', name: sessionCookie },
+        bearer: { type: 'http', scheme: 'bearer', description: 'An API token: sat_…' },
+      },
     },
   };
 }
@@ -65,8 +68,9 @@ export function createOpenApi(routes: readonly AnyRoute[], baseUrl: string): Ope
  */
 export function responsesOf(route: Route): Responses {
   const all: Responses = { 400: ValidationErrorBody, 500: ErrorBody, 503: ErrorBody };
-  if (route.auth === 'session') all[401] = ErrorBody;
   if (route.auth === 'operator') all[404] = ErrorBody;
+  if (route.auth === 'session' || route.auth === 'cookie') all[401] = ErrorBody;
+  if (route.auth === 'cookie') all[403] = ErrorBody;
   if (route.auth !== 'none') all[429] = RetryErrorBody;
   if (route.method !== 'get') Object.assign(all, { 403: ErrorBody, 413: ErrorBody });
   if (route.method !== 'get' && !route.stream) Object.assign(all, { 408: ErrorBody, 415: ErrorBody });
@@ -87,7 +91,7 @@ function describe(route: Route): Operation {
   ]);
   return {
     ...common(route),
-    ...(route.auth === 'none' ? { security: [] } : { security: [{ session: [] }, ...anonymous(route)] }),
+    security: securityOf(route),
     parameters: [...pathParameters(route.path), ...queryParameters(route)],
     ...requestBody(route),
     responses: Object.fromEntries(responses),
@@ -102,9 +106,11 @@ function describeRaw(route: RawRoute): Operation {
   };
 }
 
-/** An empty requirement says that nothing is needed either. */
-function anonymous({ auth }: Route): object[] {
-  return auth === 'optional' ? [{}] : [];
+/** One of these is enough; an empty one says that nothing is needed either. */
+function securityOf({ auth }: Route): object[] {
+  const cookie = { session: [] };
+  const either = [cookie, { bearer: [] }];
+  return { none: [], cookie: [cookie], operator: [cookie], session: either, optional: [...either, {}] }[auth];
 }
 
 function common(route: AnyRoute) {

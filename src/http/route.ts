@@ -10,10 +10,11 @@ import type { Exchange } from './exchange.ts';
 import type { Services } from './services.ts';
 
 /**
- * `session`: 401 without one. `optional`: a session is looked at when there is one. `operator`: 404 for everybody who
- * is none, so that nothing is told.
+ * `session`: 401 without a session or an API token. `cookie`: an API token does not do (403).
+ * `operator`: 404 for everybody who is none, so that nothing is told. `optional`: a session or token is looked at
+ * when there is one.
  */
-export type Auth = 'session' | 'operator' | 'optional' | 'none';
+export type Auth = 'session' | 'cookie' | 'operator' | 'optional' | 'none';
 
 export type Reply<S extends number = number, B = unknown> = {
   status: S;
@@ -67,6 +68,8 @@ export type CommonInput = {
   signal: AbortSignal;
   /** Address of the client: see src/auth/client-address.ts. */
   address: string;
+  /** What the client says it is; empty when it says nothing. */
+  userAgent: string;
 };
 
 export type RouteInput = CommonInput & {
@@ -154,11 +157,13 @@ type PathParams<P extends string> = P extends `${string}:${infer Name}/${infer R
     ? { [K in Name]: string }
     : unknown;
 
-type UserInput<A extends Auth> = A extends 'session' | 'operator'
-  ? { userId: string; session: Session; sessionToken: string }
-  : A extends 'optional'
-    ? { userId: string | undefined; session: Session | undefined }
-    : unknown;
+type UserInput<A extends Auth> = A extends 'session'
+  ? { userId: string; session: Session }
+  : A extends 'cookie' | 'operator'
+    ? { userId: string; session: Session; sessionToken: string }
+    : A extends 'optional'
+      ? { userId: string | undefined; session: Session | undefined }
+      : unknown;
 
 type StreamInput<T> = T extends StreamSpec ? { stream: BodyStream } : unknown;
 

@@ -1,9 +1,9 @@
 /**
  * The front end: routes on uWebSockets.js.
  *
- * The order in which a request is judged: its head (400), method and path (404, 405), whether it is an operator's
- * where only these may (404), cross-site (403), session (401), rate limit (429), body (413, 415, 400), then its handler. Every answer has an X-Request-Id, every
- * finished request one line in the log.
+ * The order in which a request is judged: its head (400), method and path (404, 405), cross-site (403), session
+ * or API token (401, 403; 404 where only operators may), rate limit (429), body (413, 415, 400), then its handler. Every answer has an
+ * X-Request-Id, every finished request one line in the log.
  */
 import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { z } from 'zod';
@@ -11,10 +11,11 @@ import { EffectError } from '../../schemas/errors.ts';
 import { http as limits, perMinute } from '../../schemas/limits.ts';
 import { clientAddress } from '../auth/client-address.ts';
 import { BusyError } from '../auth/passwords.ts';
-import { type Session, tokenIn } from '../auth/sessions.ts';
+import type { Session } from '../auth/sessions.ts';
 import { StorageError } from '../media/storage.ts';
 import { isStoreOutage } from '../store/client.ts';
 import { type Body, collectBody, streamBody } from './body.ts';
+import { type Credential, findSession, readCredential, unauthorized } from './credential.ts';
 import {
   type Answer,
   answerJson,
@@ -220,34 +221,48 @@ async function judge(
 ): Promise<Answer & { close?: boolean }> {
   const { route, head, context } = incoming;
   const { services } = context;
-  const token = head.cookie === '' ? undefined : tokenIn(head.cookie);
-  const session = await findSession(incoming, token);
+  const credential = readCredential(head);
+  const isForged =
+    credential?.kind === 'cookie' &&
+    route.method !== 'get' &&
+    services.isCrossSite(head.origin, head.secFetchSite);
+  // Who is no operator is told nothing of an operator's route, this neither.
+  if (isForged && route.auth !== 'operator') return crossSite;
+  const found = route.auth === 'none' ? undefined : findSession(credential, services);
+  const session = found instanceof Promise ? await found : found;
+  const refusal = refuseUser(route, credential, session, services);
+  if (refusal) return refusal;
+  if (isForged) return crossSite;
   fields.userId = session?.userId;
-  if (route.auth === 'operator' && !services.isOperator(session)) {
-    return { status: 404, body: { error: 'not found' } };
-  }
-  if (token !== undefined && route.method !== 'get' && services.isCrossSite(head.origin, head.secFetchSite)) {
-    return { status: 403, body: { error: 'cross-site request refused' } };
-  }
-  if (route.auth === 'session' && !session)
-    return { status: 401, body: { error: 'authentication required' } };
   const waitMs = session ? takeTurn(route, session.userId, services) : 0;
   if (waitMs > 0) return rateLimited(waitMs);
 
-  const input = await toInput(incoming, session, token);
+  const input = await toInput(incoming, session, credential);
   if ('status' in input) return input;
   const reply = await route.handle(input.value, services);
   if (session?.renewed === undefined) return reply;
   return { ...reply, headers: { 'Set-Cookie': session.renewed, ...reply.headers } };
 }
 
-async function findSession(
-  { route, context }: Incoming,
-  token: string | undefined,
-): Promise<Session | undefined> {
-  if (token === undefined || route.auth === 'none') return undefined;
-  const found = context.services.sessions.find(token);
-  return found instanceof Promise ? await found : found;
+const crossSite: Answer = { status: 403, body: { error: 'cross-site request refused' } };
+
+/** The answer to who may not use a route. */
+function refuseUser(
+  { auth }: Route,
+  credential: Credential | undefined,
+  session: Session | undefined,
+  { isOperator }: Services,
+): Answer | undefined {
+  if (auth === 'operator') {
+    const isAllowed = credential?.kind === 'cookie' && isOperator(session);
+    return isAllowed ? undefined : { status: 404, body: { error: 'not found' } };
+  }
+  if (auth !== 'session' && auth !== 'cookie') return undefined;
+  if (!session) return unauthorized;
+  if (auth === 'cookie' && credential?.kind === 'bearer') {
+    return { status: 403, body: { error: 'not allowed with an API token' } };
+  }
+  return undefined;
 }
 
 /** 0, or the ms to wait: routes without a number of their own share one bucket. */
@@ -270,7 +285,7 @@ type Refused = Answer & { close?: boolean };
 async function toInput(
   incoming: Incoming,
   session: Session | undefined,
-  token: string | undefined,
+  credential: Credential | undefined,
 ): Promise<Refused | { value: RouteInput }> {
   const { route, exchange, head, stream, context } = incoming;
   const body = incoming.body && (await readBody(incoming.body, head, route));
@@ -284,7 +299,7 @@ async function toInput(
   const input = new Input(exchange, head, context.services);
   input.userId = session?.userId;
   input.session = session;
-  input.sessionToken = token;
+  input.sessionToken = credential?.kind === 'cookie' ? credential.token : undefined;
   input.query = query.value;
   input.body = parsed.value;
   input.stream = stream;
@@ -318,6 +333,10 @@ class Input {
 
   get address(): string {
     return addressOf(this.exchange, this.head, this.services);
+  }
+
+  get userAgent(): string {
+    return this.head.userAgent;
   }
 }
 

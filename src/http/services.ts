@@ -6,6 +6,7 @@ import { createOperatorCheck, type OperatorCheck } from '../auth/operators.ts';
 import { createPasswords, type Passwords } from '../auth/passwords.ts';
 import { createSessions, type Sessions } from '../auth/sessions.ts';
 import { createThrottle, type Throttle } from '../auth/throttle.ts';
+import { createTokens, type Tokens } from '../auth/tokens.ts';
 import type { Storage } from '../media/storage.ts';
 import type { OperatorStore } from '../operator/accounts.ts';
 import { createRateLimit, type RateLimit } from '../quota/rate-limit.ts';
@@ -37,6 +38,7 @@ export type HttpConfig = {
 export type Access = {
   passwords: Passwords;
   sessions: Sessions;
+  tokens: Tokens;
   throttle: Throttle;
   rateLimit: RateLimit;
   trustedProxies: TrustedProxies;
@@ -50,7 +52,11 @@ export type Services = Access & {
   /** Unix ms. */
   now(): number;
   newId(prefix: string): string;
-  store: Pick<Store, 'users' | 'projects' | 'uploads' | 'accounts'> & OperatorStore;
+  store: Pick<
+    Store,
+    'users' | 'projects' | 'uploads' | 'accounts' | 'sessions' | 'tokens' | 'mailTokens' | 'outbox'
+  > &
+    OperatorStore;
   storage: Storage;
   /** Assets: see asset-requests.ts. */
   assets: AssetRequests;
@@ -68,15 +74,15 @@ export type Services = Access & {
   onProjectChanged(projectId: string, change: { oldKey?: string }): Promise<void>;
   /** The project is gone: its runs are cancelled, its streams and deliveries end. */
   onProjectDeleted(projectId: string, change: { oldKey?: string }, requestId: string): Promise<void>;
-  /** The session is over: its streams end. */
+  /** The session is over, or the API token of that id: its streams end. */
   onSessionEnded(sessionId: string): Promise<void>;
-  /** All sessions of the user are over: their streams end. */
-  onSessionsEnded(userId: string): Promise<void>;
+  /** All sessions and API tokens of the user are over but one: their streams end. */
+  onSessionsEnded(userId: string, exceptSessionId?: string): Promise<void>;
 };
 
 /** Builds the rules of sign-in and limits over a store. @throws {TypeError} for a bad range of addresses. */
 export function createAccess(
-  store: Pick<Store, 'sessions' | 'users' | 'attempts'>,
+  store: Pick<Store, 'sessions' | 'tokens' | 'users' | 'attempts'>,
   config: HttpConfig,
   now: () => number,
 ): Access {
@@ -89,6 +95,7 @@ export function createAccess(
       now,
       secure: config.baseUrl.startsWith('https:'),
     }),
+    tokens: createTokens({ tokens: store.tokens, users: store.users, now }),
     throttle: createThrottle({ attempts: store.attempts, now, exemptLoopback: isDevelopment }),
     rateLimit: createRateLimit({ now }),
     trustedProxies: createTrustedProxies(config.trustedProxies),

@@ -8,8 +8,11 @@ import {
   SignupRequest,
   UserProfile,
 } from '../../schemas/user.ts';
+import { BusyError } from '../auth/passwords.ts';
 import { isTaken } from '../store/client.ts';
+import type { UserRecord } from '../store/users.ts';
 import { type AnyRoute, reply, route } from './route.ts';
+import type { Services } from './services.ts';
 
 const signUp = route({
   method: 'post',
@@ -18,7 +21,7 @@ const signUp = route({
   auth: 'none',
   body: SignupRequest,
   responses: { 201: SessionResponse, 400: ValidationErrorBody, 409: ErrorBody, 429: RetryErrorBody },
-  async handle({ body, address }, { store, passwords, sessions, throttle, newId, now }) {
+  async handle({ body, address, userAgent }, { store, passwords, sessions, throttle, newId, now }) {
     const { email, password, name } = body;
     const { retryAfterMs } = await throttle.signUp(address);
     if (retryAfterMs > 0) return tooMany(retryAfterMs);
@@ -30,13 +33,13 @@ const signUp = route({
     const user = { id, email, name, passwordHash: await passwords.hash(password), createdTs };
     const project = { id: newId('prj'), userId: id, name: defaultProjectName, createdTs, isDefault: true };
     try {
-      await store.accounts.create(user, project);
+      await store.accounts.create(user, project, { kind: 'verify', userId: id, to: email });
     } catch (cause) {
       // Two sign-ups of one e-mail at once: the unique index lets one win.
       if (isTaken(cause)) return reply(409, emailTaken);
       throw cause;
     }
-    const { cookie } = await sessions.start(id);
+    const { cookie } = await sessions.start(id, { epoch: 0, userAgent, address });
     return reply(201, { user: { id, email, name } }, { 'Set-Cookie': cookie });
   },
 });
@@ -48,21 +51,8 @@ const signIn = route({
   auth: 'none',
   body: SigninRequest,
   responses: { 200: SessionResponse, 400: ValidationErrorBody, 401: ErrorBody, 429: RetryErrorBody },
-  async handle({ body, address }, { store, passwords, sessions, throttle }) {
-    const attempt = await throttle.signIn(body.email, address);
-    if (attempt.retryAfterMs > 0) return tooMany(attempt.retryAfterMs);
-    const user = await store.users.findByEmail(body.email);
-    const fits = await passwords.verify(user?.passwordHash ?? null, body.password).catch(async (cause) => {
-      // Too busy to look: that says nothing about the password.
-      await attempt.takeBack();
-      throw cause;
-    });
-    if (!user || !fits) return reply(401, { error: 'invalid credentials' });
-
-    await attempt.takeBack();
-    const { cookie } = await sessions.start(user.id);
-    const { id, email, name } = user;
-    return reply(200, { user: { id, email, name } }, { 'Set-Cookie': cookie });
+  handle({ body, address, userAgent }, services) {
+    return services.passwords.admit(() => checkPassword(body, { address, userAgent }, services));
   },
 });
 
@@ -70,6 +60,7 @@ const signOut = route({
   method: 'post',
   path: '/api/user/signout',
   summary: 'End the session',
+  auth: 'cookie',
   responses: { 200: OkResponse },
   async handle({ session, sessionToken }, { sessions, onSessionEnded }) {
     await sessions.end(sessionToken);
@@ -112,6 +103,8 @@ const readProfile = route({
       compositionCount,
       themeCount,
       createdAt: new Date(user.createdTs).toISOString(),
+      emailVerified: user.emailVerified,
+      hasPassword: user.passwordHash !== null,
     });
   },
 });
@@ -119,9 +112,48 @@ const readProfile = route({
 export const userRoutes: AnyRoute[] = [signUp, signIn, signOut, readSession, readProfile];
 
 const defaultProjectName = 'Default';
-const emailTaken = { error: 'email already registered' };
+export const emailTaken = { error: 'email already registered' };
 
-function tooMany(retryAfterMs: number) {
+async function checkPassword(
+  { email, password }: SigninRequest,
+  client: { address: string; userAgent: string },
+  services: Services,
+) {
+  const { store, passwords, sessions, throttle } = services;
+  const attempt = await throttle.signIn(email, client.address);
+  if (attempt.retryAfterMs > 0) return tooMany(attempt.retryAfterMs);
+  const user = await store.users.findByEmail(email);
+  const fits = await passwords.verify(user?.passwordHash ?? null, password).catch(async (cause) => {
+    // Too busy to look: that says nothing about the password.
+    await attempt.takeBack();
+    throw cause;
+  });
+  if (!user || !fits) return reply(401, { error: 'invalid credentials' });
+
+  await attempt.takeBack();
+  await strengthen(user, password, services);
+  const { id, name, epoch } = user;
+  // The epoch in which the password fitted: one that was changed meanwhile opens nothing.
+  const { cookie } = await sessions.start(id, { epoch, ...client });
+  return reply(200, { user: { id, email: user.email, name } }, { 'Set-Cookie': cookie });
+}
+
+/** Hashes a password again that was hashed with less than is asked of new ones. */
+async function strengthen(
+  { id, passwordHash }: UserRecord,
+  password: string,
+  { store, passwords }: Services,
+): Promise<void> {
+  if (passwordHash === null || !passwords.isWeak(passwordHash)) return;
+  try {
+    await store.users.rehash(id, passwordHash, await passwords.hash(password));
+  } catch (cause) {
+    // Too busy: the next sign-in is as good.
+    if (!(cause instanceof BusyError)) throw cause;
+  }
+}
+
+export function tooMany(retryAfterMs: number) {
   const headers = { 'Retry-After': String(Math.ceil(retryAfterMs / 1_000)) };
   return reply(429, { error: 'rate limited', retry_after_ms: retryAfterMs }, headers);
 }

@@ -99,16 +99,6 @@ export function createSessionStore(db: Db) {
       await sessions.updateOne({ _id: hash }, { $set: { seenTs } });
     },
 
-    /** A user's sessions that have not expired, newest first. */
-    async list(userId: string, now: number, limit: number): Promise<SessionRecord[]> {
-      const found = await sessions
-        .find({ userId, expiresAt: { $gt: new Date(now) } })
-        .sort({ createdTs: -1 })
-        .limit(limit)
-        .toArray();
-      return found.map(toRecord);
-    },
-
     /** Ends a user's session by its name. Answers false when there is none. */
     async removeNamed(userId: string, id: string): Promise<boolean> {
       return (await sessions.deleteOne({ userId, id }, durable)).deletedCount === 1;

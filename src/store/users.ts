@@ -102,7 +102,7 @@ export function createUserStore(db: Db) {
         .limit(limit)
         .maxTimeMS(searchMs)
         .toArray();
-      return found.map(({ _id: id, holds: _, ...rest }) => ({ id, ...rest }));
+      return found.map(toUser);
     },
 
     /**
@@ -191,7 +191,9 @@ function atEpoch(epoch: number) {
 }
 
 function toRecord(document: UserDocument | null): UserRecord | undefined {
-  if (!document) return undefined;
-  const { _id: id, holds: _, epoch, ...rest } = document;
+  return document ? toUser(document) : undefined;
+}
+
+function toUser({ _id: id, holds: _, epoch, ...rest }: UserDocument): UserRecord {
   return { id, epoch: epoch ?? 0, ...rest };
 }

@@ -44,6 +44,19 @@ t.test('passwords', async (t) => {
     t.equal(await passwords.verify(null, 'x'), false, 'room again');
     await t.rejects(passwords.verify('no hash', 'x'));
     t.equal(await passwords.verify(null, 'x'), false, 'a failure gives its turn back');
+
+    let finish: () => void = () => undefined;
+    const held = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    const admitted = Array.from({ length: 65 }, () => passwords.admit(() => held));
+    await t.rejects(
+      passwords.admit(async () => undefined),
+      BusyError,
+    );
+    finish();
+    await Promise.all(admitted);
+    t.equal(await passwords.admit(async () => 1), 1, 'room again');
   });
 });
 

@@ -44,9 +44,14 @@ t.test('sign-up', async (t) => {
     const bad: Record<string, unknown[]> = {
       email: [
         undefined,
+        null,
         1,
         '',
         'a',
+        'a@b@c.example',
+        'Ann <a@b.example>',
+        'a@b.example\r\nBcc: c@d.example',
+        'é@b.example',
         'a@',
         '@b.c',
         `${'a'.repeat(250)}@b.example`,
@@ -54,15 +59,39 @@ t.test('sign-up', async (t) => {
         'a\0@b.example',
         {},
       ],
-      password: [undefined, 'short12', 'x'.repeat(129), 12345678, null, []],
-      name: [undefined, '', '   ', 'x'.repeat(256), 7, 'a\0b', 'line\nbreak'],
+      password: [
+        undefined,
+        'short12',
+        '🔑'.repeat(7),
+        'x'.repeat(129),
+        '🔑'.repeat(129),
+        'x'.repeat(100_000),
+        12345678,
+        null,
+        [],
+      ],
+      name: [
+        undefined,
+        null,
+        '',
+        '   ',
+        'x'.repeat(256),
+        '🔑'.repeat(256),
+        7,
+        'a\0b',
+        'line\nbreak',
+        'a\u2028b',
+        'evil\u202Egpj.exe',
+        '\u2066a',
+        '\u200B\u200D\uFEFF',
+      ],
     };
     for (const [field, values] of Object.entries(bad)) {
-      for (const value of values) {
+      for (const [index, value] of values.entries()) {
         const { status, body } = await call('POST', '/api/user/signup', {
           body: { ...good, [field]: value },
         });
-        t.equal(status, 400, `${field}: ${JSON.stringify(value)?.slice(0, 40)}`);
+        t.equal(status, 400, `${field} ${index}`);
         t.match(body, { error: /^invalid request: /, issues: [{ path: field, message: String }] });
       }
     }
@@ -70,9 +99,36 @@ t.test('sign-up', async (t) => {
   });
 
   t.test('passwords and names of the greatest length are accepted, and any characters', async (t) => {
-    const body = { email: 'long@example.com', password: '🔑'.repeat(64), name: 'é'.repeat(255) };
+    // Characters are code points, as JSON Schema counts them: the longest password is 256 units of UTF-16.
+    const body = { email: 'long@example.com', password: '🔑'.repeat(128), name: '🔑'.repeat(255) };
     t.equal((await call('POST', '/api/user/signup', { body })).status, 201);
     t.equal((await call('POST', '/api/user/signin', { body })).status, 200);
+    const short = { ...body, password: `${'🔑'.repeat(127)}🔒` };
+    t.equal((await call('POST', '/api/user/signin', { body: short })).status, 401, 'the last one counts');
+    for (const name of ['שרה', 'نام\u200Cها', '👩‍👩‍👧', "O'Neil <b>"]) {
+      const named = { email: `name${name.length}@example.com`, password, name: ` ${name} ` };
+      t.match(await call('POST', '/api/user/signup', { body: named }), {
+        status: 201,
+        body: { user: { name } },
+      });
+    }
+  });
+
+  t.test('400 for half a surrogate pair, which no store can keep', async (t) => {
+    const raw = `{"email":"half@example.com","password":"${password}","name":"a\\ud83d"}`;
+    const headers = { 'content-type': 'application/json' };
+    t.equal((await call('POST', '/api/user/signup', { raw, headers })).status, 400);
+  });
+
+  t.test('Secure is on the cookie when the service is reached by https', async (t) => {
+    const secure = await startFront({ config: { baseUrl: 'https://assets.example.com' } });
+    t.teardown(() => secure.close());
+    const body = { email: 'secure@example.com', password, name: 'S' };
+    const { headers } = await secure.call('POST', '/api/user/signup', { body });
+    t.match(headers.getSetCookie()[0], /; Path=\/; HttpOnly; SameSite=Lax; Secure; Max-Age=2592000$/);
+    const cookie = cookieOf(headers);
+    const cleared = (await secure.call('POST', '/api/user/signout', { cookie })).headers.getSetCookie()[0];
+    t.match(cleared, /=; Path=\/; HttpOnly; SameSite=Lax; Secure; Max-Age=0$/);
   });
 
   t.test('429 after twenty from one address in an hour', async (t) => {
@@ -163,6 +219,9 @@ t.test('sign-in', async (t) => {
         passwords: {
           hash: () => Promise.reject(new BusyError('busy', 2_000)),
           verify: () => Promise.reject(new BusyError('busy', 2_000)),
+          isWeak: () => false,
+          admit: (task) => task(),
+          running: () => 0,
         },
       },
     });
@@ -228,6 +287,8 @@ t.test('sessions', async (t) => {
       compositionCount: 0,
       themeCount: 0,
       createdAt: new Date(clock.now).toISOString(),
+      emailVerified: false,
+      hasPassword: true,
     });
     const resetAt = clock.now + 5_000;
     await store.quota.take({ userId, key: 'ast_1:1', now: clock.now, limit: 5, overage: null, resetAt });
