@@ -106,6 +106,16 @@ t.test('typical flows tell no secret', { timeout: 60_000 }, async (t) => {
   );
 });
 
+t.test('a start without the key that the database was sealed with is refused, with one line', async (t) => {
+  const settings = { ROLE: 'scheduler', MONGODB_DATABASE: uniqueName('sealed') };
+  await startTestService(t, { ...settings, SECRETS_KEY: key });
+  const cause = await startTestService(t, settings).catch((one: unknown) => one);
+  t.match(cause, {
+    name: 'SecretError',
+    message: /^this database was sealed with key [0-9a-f]{8}, which is not .*$/,
+  });
+});
+
 /** Every document of every collection, facts that became events among them. */
 async function readDatabase(name: string): Promise<string> {
   const client = await new MongoClient((await testServers()).mongodbUrl).connect();

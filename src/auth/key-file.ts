@@ -3,6 +3,7 @@
  * the first start.
  */
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { link, mkdir, open, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { SecretError } from '../store/sealed.ts';
@@ -27,7 +28,7 @@ export async function loadKeys(source: KeySource, mayMake: boolean): Promise<[Bu
   if (source.secretsKey !== undefined) return parseKeys(source.secretsKey);
   if (source.secretsKeyFile !== undefined) return parseFile(source.secretsKeyFile, 'SECRETS_KEY_FILE');
   const own = join(source.dataDir, 'secrets.key');
-  if (mayMake) await makeOnce(own);
+  if (mayMake && !existsSync(own)) await makeOnce(own);
   return parseFile(own, 'SECRETS_KEY is not set, and the key file');
 }
 

@@ -23,7 +23,7 @@ export type SecretBox = {
   open(stored: string, owner: SecretOwner): string;
 };
 
-/** A secret that cannot be opened, or a key that cannot be had. The message names neither. */
+/** A secret that cannot be opened, or a key that cannot be had. The message shows nothing of either. */
 export class SecretError extends Error {
   override readonly name = 'SecretError';
 }
