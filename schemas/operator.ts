@@ -59,6 +59,18 @@ export type PlanChangeRequest = z.infer<typeof PlanChangeRequest>;
 /** Runs of the present month, as they shall be counted: 0 gives all of them again. */
 export const QuotaChangeRequest = z.object({ used: z.int().min(0).max(limits.maxUsed) });
 
+/** A mail that the development mailbox keeps. */
+export const MailboxEntry = z.object({
+  id: z.string(),
+  created_at: z.string(),
+  to: z.string(),
+  subject: z.string(),
+  text: z.string(),
+  html: z.string(),
+});
+export const Mailbox = z.object({ mails: z.array(MailboxEntry) });
+export const MailboxQuery = z.object({ limit: Limit });
+
 /** `by`: the id of the operator's account, or `cli`. `before` and `after`: the fields that were changed. */
 export const AuditEntry = z.object({
   id: z.string(),

@@ -8,6 +8,8 @@ import {
   type AuditEntry,
   AuditList,
   AuditQuery,
+  Mailbox,
+  MailboxQuery,
   OperatorUserList,
   OperatorUserResponse,
   OperatorUsersQuery,
@@ -112,7 +114,29 @@ const listAudit = route({
   },
 });
 
-export const operatorRoutes: AnyRoute[] = [listUsers, readUser, setPlan, setQuota, endSessions, listAudit];
+const listMails = route({
+  method: 'get',
+  path: '/api/operator/mailbox',
+  summary: 'List the mails that were kept because no mail server is configured, newest first',
+  auth: 'operator',
+  query: MailboxQuery,
+  responses: { 200: Mailbox, 400: ValidationErrorBody },
+  async handle({ query }, { store }) {
+    const found = await store.mailbox.list(query.limit ?? limits.defaultListed);
+    const mails = found.map(({ ts, ...mail }) => ({ ...mail, created_at: new Date(ts).toISOString() }));
+    return reply(200, { mails });
+  },
+});
+
+export const operatorRoutes: AnyRoute[] = [
+  listUsers,
+  readUser,
+  setPlan,
+  setQuota,
+  endSessions,
+  listAudit,
+  listMails,
+];
 
 const notFound = { error: 'not found' };
 const badCursor = { error: 'cursor: not one that was handed out' };

@@ -8,7 +8,7 @@ import type { UserRecord } from '../store/users.ts';
 
 export type OperatorStore = Pick<
   Store,
-  'users' | 'projects' | 'sessions' | 'quota' | 'audit' | 'operatorChanges'
+  'users' | 'projects' | 'sessions' | 'quota' | 'audit' | 'operatorChanges' | 'mailbox'
 >;
 
 /** Everything about an account but its secrets; undefined when there is none. `now` is unix ms. */

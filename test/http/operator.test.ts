@@ -44,6 +44,7 @@ const requests: [method: string, path: string, body?: object][] = [
   ['PUT', `/users/${ada.userId}/quota`, { used: 0 }],
   ['DELETE', `/users/${ada.userId}/sessions`],
   ['GET', '/audit'],
+  ['GET', '/mailbox'],
 ];
 
 t.test('404 for everybody else, as for a path that is none, and nothing changes', async (t) => {
@@ -307,6 +308,18 @@ t.test('the audit tells who changed what, from what to what, in which request', 
   const first = await audit('?limit=2');
   const next = await audit(`?limit=2&cursor=${first.next_cursor}`);
   t.same([...first.entries, ...next.entries], (await audit()).entries.slice(0, 4));
+});
+
+t.test('200 with the mails that nobody sent, newest first', async (t) => {
+  const mail = { to: 'ada@example.com', subject: 'Hello', text: 'Hello Ada', html: '<p>Hello Ada</p>' };
+  await store.mailbox.add({ id: 'mail_1', ts: clock.now, ...mail });
+  await store.mailbox.add({ id: 'mail_2', ts: clock.now + 1, ...mail });
+  const { status, body } = await asBoss('GET', '/mailbox?limit=1');
+  t.equal(status, 200);
+  t.strictSame(body, {
+    mails: [{ id: 'mail_2', created_at: new Date(clock.now + 1).toISOString(), ...mail }],
+  });
+  t.equal((await asBoss('GET', '/mailbox?limit=0')).status, 400);
 });
 
 t.test('of many changes at once, beside runs that are counted, each is made and recorded', async (t) => {
