@@ -70,6 +70,7 @@ export default {
         'ipaddr\\.js',
         'zod',
         'nodemailer',
+        'openid-client',
       ],
     ),
     only('operator: schemas, store, quota', '^src/operator/', ['^src/(operator|store|quota)/', '^schemas/']),
@@ -104,6 +105,7 @@ export default {
     spokenIn('uWebSockets.js in http and sse', '^src/(http|sse|bench)/', ['uWebSockets\\.js']),
     spokenIn('argon2 in auth', '^src/auth/', ['@node-rs/argon2']),
     spokenIn('nodemailer in mail', '^src/mail/', ['nodemailer']),
+    spokenIn('openid-client in one file', '^src/auth/oauth-providers\\.ts$', ['openid-client']),
   ],
   options: {
     tsConfig: { fileName: 'tsconfig.json' },

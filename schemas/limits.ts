@@ -63,6 +63,22 @@ export const mail = {
   mailboxDays: 7,
 } as const;
 
+/** Sign-in at other providers (decisions 1, OAuth). */
+export const oauth = {
+  stateMs: 10 * 60_000,
+  /** Flows that one browser may have under way: a cookie each, in a head of about 4 KB. */
+  maxFlows: 3,
+  maxSubjectChars: 255,
+  /** Longest wait for one answer of a provider, and the most that is read of it. */
+  providerMs: 10_000,
+  maxAnswerBytes: 1024 * 1024,
+  /** How long what was discovered about a provider is believed. */
+  discoveryMs: 60 * 60_000,
+  /** Redirects to and from providers, per client address. */
+  perAddress: 60,
+  addressWindowMs: 10 * 60_000,
+} as const;
+
 /** Projects (specification 2 and 8, decisions 2). */
 export const project = {
   nameMaxChars: 255,

@@ -4,7 +4,7 @@ import { account } from './limits.ts';
 import { PlanName } from './plans.ts';
 
 /** E-mail addresses are compared, stored and answered trimmed and in lower case. */
-const Email = z.string().trim().toLowerCase().pipe(z.email().max(account.emailMaxChars));
+export const Email = z.string().trim().toLowerCase().pipe(z.email().max(account.emailMaxChars));
 
 /** Any text but control characters, which no name has and logs and mails could not bear. */
 export const printable = /^\P{Cc}*$/u;

@@ -68,6 +68,12 @@ const aDuration = 'a whole number with ms, s, m or h, 1ms to 24h';
 /** `isSecret`: what was given is not shown when it is refused. */
 type Row = { schema: z.ZodType; default?: string; accepts: string; help: string; isSecret?: true };
 
+const oauthText = { schema: z.string().min(1).max(255), accepts: '1 to 255 characters' };
+const oauthUrl = {
+  schema: Url.refine((url) => url.startsWith('https:') || isLoopback(new URL(url).hostname)),
+  accepts: 'an https URL, or http on this machine',
+};
+
 const rows = {
   PORT: { schema: Port, default: '8080', accepts: '0 to 65535', help: 'port of the front end' },
   HOST: {
@@ -164,6 +170,15 @@ const rows = {
     default: String(availableParallelism()),
     accepts: '1 to 256',
     help: 'clips rendered at once in this process',
+  },
+  OAUTH_GOOGLE_CLIENT_ID: { ...oauthText, help: 'client id for signing in with Google' },
+  OAUTH_GOOGLE_CLIENT_SECRET: { ...oauthText, help: 'its secret', isSecret: true },
+  OAUTH_GOOGLE_BASE_URL: { ...oauthUrl, help: 'issuer in the place of https://accounts.google.com' },
+  OAUTH_GITHUB_CLIENT_ID: { ...oauthText, help: 'client id for signing in with GitHub' },
+  OAUTH_GITHUB_CLIENT_SECRET: { ...oauthText, help: 'its secret', isSecret: true },
+  OAUTH_GITHUB_BASE_URL: {
+    ...oauthUrl,
+    help: 'in the place of https://github.com and https://api.github.com',
   },
   METRICS_TOKEN: {
     schema: z.string().min(16),
@@ -317,6 +332,7 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     smtpUrl: env.SMTP_URL,
     mailFrom: env.MAIL_FROM ?? `no-reply@${new URL(baseUrl).hostname}`,
     renderThreads: env.RENDER_THREADS,
+    oauth: oauthClients(env),
     metricsToken: env.METRICS_TOKEN,
     secretsKey: env.SECRETS_KEY,
     secretsKeyFile: env.SECRETS_KEY_FILE,
@@ -335,6 +351,29 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
       stallAfterMs: env.STALL_AFTER,
     },
   };
+}
+
+/** Clients at other providers, with both id and secret. @throws {ConfigError} for one without the other. */
+function oauthClients(env: Environment) {
+  const google = {
+    id: env.OAUTH_GOOGLE_CLIENT_ID,
+    secret: env.OAUTH_GOOGLE_CLIENT_SECRET,
+    baseUrl: env.OAUTH_GOOGLE_BASE_URL,
+  };
+  const github = {
+    id: env.OAUTH_GITHUB_CLIENT_ID,
+    secret: env.OAUTH_GITHUB_CLIENT_SECRET,
+    baseUrl: env.OAUTH_GITHUB_BASE_URL,
+  };
+  const clientOf = (name: string, { id, secret, baseUrl }: typeof google) => {
+    if ((id === undefined) !== (secret === undefined)) {
+      throw new ConfigError(`OAUTH_${name}_CLIENT_ID and OAUTH_${name}_CLIENT_SECRET are needed together`);
+    }
+    return id === undefined || secret === undefined
+      ? undefined
+      : { clientId: id, clientSecret: secret, baseUrl };
+  };
+  return { google: clientOf('GOOGLE', google), github: clientOf('GITHUB', github) };
 }
 
 /** What production must not run with (decisions 10, Modes). */

@@ -1,6 +1,9 @@
 /** The role http: the routes over their services, on one port. */
 import { randomBytes } from 'node:crypto';
 
+import { createOAuthAccounts } from './auth/oauth-accounts.ts';
+import { createOAuthFlows } from './auth/oauth-flow.ts';
+import { createOAuthProviders } from './auth/oauth-providers.ts';
 import { RequestFailure } from './bus/bus.ts';
 import { accountRoutes } from './http/account.ts';
 import { assetRoutes } from './http/assets.ts';
@@ -8,6 +11,7 @@ import { eventRoutes } from './http/events.ts';
 import { healthRoutes } from './http/health.ts';
 import { mediaRoutes } from './http/media.ts';
 import { createMediaFiles } from './http/media-files.ts';
+import { type OAuthParts, oauthRoutes } from './http/oauth.ts';
 import { openApiRoute } from './http/openapi.ts';
 import { operatorRoutes } from './http/operator.ts';
 import { createPace } from './http/pace.ts';
@@ -49,6 +53,7 @@ export async function startFrontEnd(parts: Parts): Promise<number> {
     ...assetRoutes,
     ...uploadRoutes,
     ...operatorRoutes,
+    ...oauthRoutes(createOAuth(parts, services)),
     ...eventRoutes({ hub, findAsset: requests.find, findProjectByKey: store.projects.findByKey }),
     ...publicRoutes(parts, services, hub),
     ...healthRoutes,
@@ -107,6 +112,25 @@ function publicRoutes(parts: Parts, { config, now }: Services, hub: Hub): AnyRou
       now,
     }),
   ];
+}
+
+/** Signing in at other providers. */
+function createOAuth({ config, store, oauthKey: key }: Parts, services: Services): OAuthParts {
+  const { now, sessions, tokens } = services;
+  return {
+    flows: createOAuthFlows({ key, now, secure: config.baseUrl.startsWith('https:') }),
+    providers: createOAuthProviders(config.oauth, { baseUrl: config.baseUrl, now }),
+    accounts: createOAuthAccounts({
+      store,
+      newId,
+      now,
+      async onSessionsEnded(userId) {
+        sessions.forgetUser(userId);
+        tokens.forgetUser(userId);
+        await services.onSessionsEnded(userId);
+      },
+    }),
+  };
 }
 
 /** Streams of events, fed by the bus; they end when what let them in has ended. */

@@ -24,7 +24,7 @@ import { startReconciler } from './actors/reconcile.ts';
 import { createSlots, type Slots } from './actors/slots.ts';
 import { startWorker } from './actors/worker.ts';
 import { loadKeys } from './auth/key-file.ts';
-import { createSecretBox } from './auth/secret-box.ts';
+import { createSecretBox, deriveKey } from './auth/secret-box.ts';
 import { openBus } from './bus/bus.ts';
 import type { Config } from './config.ts';
 import type { EffectDeps } from './effects/deps.ts';
@@ -105,7 +105,8 @@ async function open(
     }),
     (servers) => servers.stop(),
   );
-  const box = createSecretBox(await loadKeys(config, true));
+  const keys = await loadKeys(config, true);
+  const box = createSecretBox(keys);
   const store = opened(
     await openStore(config.mongodbUrl ?? embedded.mongodbUrl ?? '', config.mongodbDatabase, { log, box }),
     (one) => one.close(),
@@ -167,6 +168,7 @@ async function open(
     tempDir,
     requests,
     uploadKey,
+    oauthKey: deriveKey(keys, 'sign-in elsewhere'),
     sources: {
       storage,
       uploadKey,
@@ -213,6 +215,8 @@ export type Parts = {
   requests: ReturnType<typeof createAssetRequests>;
   /** Storage key of a source that was uploaded here; undefined for an address outside. */
   uploadKey(url: string): string | undefined;
+  /** Signs what a browser keeps while it signs in elsewhere. */
+  oauthKey: Buffer;
   /** What reads a source, from storage or from outside: see effects/fetch-source.ts. */
   sources: SourceDeps;
 };

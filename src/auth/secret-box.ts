@@ -9,6 +9,7 @@ import {
   createDecipheriv,
   createHash,
   createSecretKey,
+  hkdfSync,
   type KeyObject,
   randomBytes,
 } from 'node:crypto';
@@ -59,6 +60,11 @@ export function createSecretBox(keys: readonly [Buffer, ...Buffer[]]): SecretBox
       }
     },
   };
+}
+
+/** A key for another use, the same in every process that has these keys. */
+export function deriveKey([first]: readonly [Buffer, ...Buffer[]], use: string): Buffer {
+  return Buffer.from(hkdfSync('sha256', first, '', use, keyBytes));
 }
 
 /**

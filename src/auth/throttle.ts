@@ -7,7 +7,7 @@
  * e-mail's own, wider limit.
  */
 import { createHash } from 'node:crypto';
-import { throttle as limits } from '../../schemas/limits.ts';
+import { throttle as limits, oauth as oauthLimits } from '../../schemas/limits.ts';
 import type { AttemptLimit, AttemptStore } from '../store/attempts.ts';
 import { newId } from '../store/ids.ts';
 import { addressKey, isLoopback } from './client-address.ts';
@@ -81,6 +81,19 @@ export function createThrottle({ attempts, now, exemptLoopback }: ThrottleOption
     async changeEmail(userId: string): Promise<Attempt> {
       const { windowMs, perUser } = limits.changeEmail;
       return take([{ key: keyOf('change-email:user', userId), limit: perUser, windowMs }]);
+    },
+
+    /** Redirects to and from other providers. */
+    async oauth(address: string): Promise<{ retryAfterMs: number }> {
+      if (isExempt(address)) return { retryAfterMs: 0 };
+      const { perAddress: limit, addressWindowMs: windowMs } = oauthLimits;
+      return take([{ key: keyOf('oauth:address', addressKey(address)), limit, windowMs }]);
+    },
+
+    /** Whether a flow's state is used for the first time. */
+    async oauthOnce(state: string): Promise<boolean> {
+      const key = { key: keyOf('oauth:state', state), limit: 1, windowMs: oauthLimits.stateMs };
+      return (await attempts.take(key, newId('try'), now())) === 0;
     },
   };
 }

@@ -9,11 +9,11 @@ import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 
 import type { z } from 'zod';
 import { EffectError } from '../../schemas/errors.ts';
 import { http as limits, perMinute } from '../../schemas/limits.ts';
-import { clientAddress } from '../auth/client-address.ts';
 import { BusyError } from '../auth/passwords.ts';
 import type { Session } from '../auth/sessions.ts';
 import { StorageError } from '../media/storage.ts';
 import { isStoreOutage } from '../store/client.ts';
+import { addressOf } from './address.ts';
 import { type Body, collectBody, streamBody } from './body.ts';
 import { type Credential, findSession, readCredential, unauthorized } from './credential.ts';
 import {
@@ -390,12 +390,6 @@ function check(schema: z.ZodType | undefined, value: unknown): Refused | { value
 }
 
 const maxIssues = 50;
-
-function addressOf({ res, isOpen }: Exchange, { forwardedFor }: Head, { trustedProxies }: Services): string {
-  if (!isOpen) return '';
-  const peer = Buffer.from(res.getRemoteAddressAsText()).toString('latin1');
-  return clientAddress(peer, forwardedFor, trustedProxies);
-}
 
 /** A head that two servers could read in two ways: nothing that follows on its connection can be trusted. */
 function refuse(exchange: Exchange, fault: string): void {

@@ -51,6 +51,22 @@ export function createAccountStore(client: MongoClient, parts: AccountParts) {
     },
 
     /**
+     * Gives an account whose e-mail nobody had proven to whoever has: password, sessions, API tokens and what was
+     * sent by mail are worth nothing any more.
+     *
+     * @returns false, with nothing changed, when it was proven already.
+     */
+    async takeOver(userId: string): Promise<boolean> {
+      return inTransaction(client, async (session) => {
+        if (!(await users.takeOver(userId, session))) return false;
+        await sessions.removeAll(userId, session);
+        await tokens.removeAll(userId, session);
+        await mailTokens.removeOf(userId, ['verify', 'reset', 'email'], { session });
+        return true;
+      });
+    },
+
+    /**
      * Gives the user a proven e-mail, takes back what was sent to the old one, and tells that one.
      *
      * @returns false, with nothing changed, when the user has changed since it was asked for

@@ -22,6 +22,7 @@ import { isDuplicate } from './actors.ts';
 import { createAssetStore } from './assets.ts';
 import { createAttemptStore } from './attempts.ts';
 import { createAuditStore } from './audit.ts';
+import { createIdentityStore } from './identities.ts';
 import { createMailOutbox } from './mail-outbox.ts';
 import { createMailTokenStore } from './mail-tokens.ts';
 import { createMailboxStore } from './mailbox.ts';
@@ -165,6 +166,7 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     users,
     projects,
     sessions,
+    identities: createIdentityStore(db),
     tokens,
     mailTokens,
     outbox,

@@ -27,7 +27,8 @@ export type UserRecord = {
   createdTs: number;
 };
 
-export type NewUser = Pick<UserRecord, 'id' | 'email' | 'name' | 'passwordHash' | 'createdTs'>;
+export type NewUser = Pick<UserRecord, 'id' | 'email' | 'name' | 'passwordHash' | 'createdTs'> &
+  Partial<Pick<UserRecord, 'emailVerified'>>;
 
 /** `text`: part of the e-mail or the name. */
 export type UserFilter = { email?: string | undefined; text?: string | undefined };
@@ -60,9 +61,9 @@ export function createUserStore(db: Db) {
     async insert({ id, ...user }: NewUser, session?: ClientSession): Promise<void> {
       const document: UserDocument = {
         _id: id,
-        ...user,
         emailVerified: false,
         epoch: 0,
+        ...user,
         plan: 'free',
         billingDay: null,
         used: 0,
@@ -117,6 +118,20 @@ export function createUserStore(db: Db) {
     ): Promise<boolean> {
       const options = session ? { session } : durable;
       const result = await users.updateOne({ _id: id }, { $set: { plan, billingDay } }, options);
+      return result.matchedCount === 1;
+    },
+
+    /**
+     * Marks an e-mail that was not proven as proven, takes the password away and begins the next epoch. Answers
+     * false when it was proven already. `session`: the transaction this is part of.
+     */
+    async takeOver(id: string, session: ClientSession): Promise<boolean> {
+      const epoch = { $add: [{ $ifNull: ['$epoch', 0] }, 1] };
+      const result = await users.updateOne(
+        { _id: id, emailVerified: false },
+        [{ $set: { emailVerified: true, passwordHash: null, epoch } }],
+        { session },
+      );
       return result.matchedCount === 1;
     },
 
