@@ -27,6 +27,7 @@ import { tokenRoutes } from './http/tokens.ts';
 import { uploadRoutes } from './http/upload.ts';
 import { userRoutes } from './http/user.ts';
 import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
+import { linkRateLimit } from './quota/limit-link.ts';
 import type { Parts } from './service.ts';
 import { createHubPorts } from './sse/bus-ports.ts';
 import { hubClock } from './sse/clock.ts';
@@ -163,6 +164,7 @@ function createEventHub({ config, log, opened, store, bus, requests }: Parts) {
 function createServices({
   config,
   log,
+  opened,
   store,
   bus,
   storage,
@@ -180,6 +182,7 @@ function createServices({
   const now = Date.now;
   return {
     ...createAccess(store, http, now),
+    rateLimit: opened(linkRateLimit(bus), async (one) => one.stop()),
     config: http,
     log,
     now,

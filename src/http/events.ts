@@ -7,12 +7,13 @@
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { EventName } from '../../schemas/events.ts';
-import { perMinute, proxy } from '../../schemas/limits.ts';
+import { proxy } from '../../schemas/limits.ts';
 import type { Client, Hub } from '../sse/hub.ts';
 import type { Filter, Grant } from '../sse/listener.ts';
 import { isStoreOutage } from '../store/client.ts';
 import { findSession, readCredential, unauthorized } from './credential.ts';
 import { type Answer, answerJson, type Exchange, writeHead } from './exchange.ts';
+import { rateFields, rateLimited, sharedPolicy, takeTurn } from './rate-policy.ts';
 import { type RawRoute, rawRoute } from './route.ts';
 import type { Services } from './services.ts';
 
@@ -225,29 +226,24 @@ async function judgeOwner(
   const session = await findSession(readCredential(head), services);
   if (!session) return unauthorized;
   const { id: sessionId, userId, renewed } = session;
-  const { rateLimit, config } = services;
-  const waitMs = rateLimit.take(userId, perMinute.other * (config.rateLimitFactor ?? 1));
-  if (waitMs > 0) return rateLimited(waitMs);
-  const types = parseTypes(head.types);
-  if ('status' in types) return types;
-  const found = await find(userId);
-  if (!found) return notFound;
-  const { projectId, ...asset } = found;
-  return {
-    projectId,
-    filter: { ...asset, isLifecycleOnly: false, ...types },
-    grant: { kind: 'user', userId, sessionId },
-    ...(renewed === undefined ? {} : { headers: { 'Set-Cookie': renewed } }),
-  };
-}
+  const turn = await takeTurn(services, userId, sharedPolicy);
+  const fields = rateFields(services, sharedPolicy, turn);
+  const verdict = turn.waitMs > 0 ? { ...rateLimited(turn), isPassing: true } : await judgeOwned();
+  return { ...verdict, headers: { ...fields, ...verdict.headers } };
 
-function rateLimited(waitMs: number): Refusal {
-  return {
-    status: 429,
-    body: { error: 'rate limited', retry_after_ms: waitMs },
-    headers: { 'Retry-After': String(Math.max(1, Math.ceil(waitMs / 1_000))) },
-    isPassing: true,
-  };
+  async function judgeOwned(): Promise<Verdict> {
+    const types = parseTypes(head.types);
+    if ('status' in types) return types;
+    const found = await find(userId);
+    if (!found) return notFound;
+    const { projectId, ...asset } = found;
+    return {
+      projectId,
+      filter: { ...asset, isLifecycleOnly: false, ...types },
+      grant: { kind: 'user', userId, sessionId },
+      ...(renewed === undefined ? {} : { headers: { 'Set-Cookie': renewed } }),
+    };
+  }
 }
 
 /** Names of events, separated by commas; all of them when nothing is asked for. */

@@ -14,6 +14,8 @@ export type Exchange = {
   readonly isOpen: boolean;
   /** Whether writeHead has written: a failure can then only cut the answer off. */
   hasBegun: boolean;
+  /** RateLimit-Policy's value, with RateLimit as a second line: what counted the request. */
+  rateLimit?: string | undefined;
   /** Aborted when the client goes away before the answer is complete. */
   readonly signal: AbortSignal;
   /** The server is stopping: end with close, begin nothing long. */
@@ -51,6 +53,7 @@ export class OpenExchange implements Exchange {
   readonly startedAt = performance.now();
   isOpen = true;
   hasBegun = false;
+  rateLimit: string | undefined = undefined;
   private readonly host: ExchangeHost;
   private listeners: (() => void)[] | undefined;
   private control: AbortController | undefined;
@@ -104,7 +107,7 @@ const goneText = 'the client went away';
  * @throws before anything is written, when a value has a line break.
  */
 export function writeHead(exchange: Exchange, status: number, headers: Record<string, string> = {}): void {
-  const { res, requestId } = exchange;
+  const { res, requestId, rateLimit } = exchange;
   for (const name in headers) {
     // Before the first byte: a failure can then still be answered.
     if (lineBreak.test(headers[name] ?? '')) throw new Error(`the header ${name} has a line break`);
@@ -112,6 +115,7 @@ export function writeHead(exchange: Exchange, status: number, headers: Record<st
   exchange.hasBegun = true;
   res.writeStatus(`${status} ${STATUS_CODES[status] ?? 'Unknown'}`);
   res.writeHeader('X-Request-Id', requestId);
+  if (rateLimit !== undefined) res.writeHeader('RateLimit-Policy', rateLimit);
   for (const name in headers) res.writeHeader(name, headers[name] ?? '');
 }
 

@@ -7,6 +7,7 @@ import type { z } from 'zod';
 import type { Session } from '../auth/sessions.ts';
 import type { BodyStream } from './body.ts';
 import type { Exchange } from './exchange.ts';
+import { policyOf, type RatePolicy } from './rate-policy.ts';
 import type { Services } from './services.ts';
 
 /**
@@ -37,6 +38,8 @@ export type Route = {
   auth: Auth;
   /** Requests a minute and user; without a number the route shares one bucket with all that have none. */
   perMinute: number | undefined;
+  /** What `perMinute` makes of it. */
+  policy: RatePolicy;
   query: z.ZodType | undefined;
   body: z.ZodType | undefined;
   stream: StreamSpec | undefined;
@@ -131,6 +134,7 @@ export function route<
     summary,
     auth,
     perMinute,
+    policy: policyOf(method, path, perMinute),
     query,
     body,
     stream,

@@ -8,7 +8,7 @@
 import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { z } from 'zod';
 import { EffectError } from '../../schemas/errors.ts';
-import { http as limits, perMinute } from '../../schemas/limits.ts';
+import { http as limits } from '../../schemas/limits.ts';
 import { BusyError } from '../auth/passwords.ts';
 import type { Session } from '../auth/sessions.ts';
 import { StorageError } from '../media/storage.ts';
@@ -26,6 +26,7 @@ import {
 } from './exchange.ts';
 import { type Head, readHead } from './head.ts';
 import { isJson, parseJson } from './json.ts';
+import { rateLimited, rateLines, takeTurn } from './rate-policy.ts';
 import type { AnyRoute, RawRoute, Route, RouteInput } from './route.ts';
 import type { Services } from './services.ts';
 
@@ -234,8 +235,12 @@ async function judge(
   if (refusal) return refusal;
   if (isForged) return crossSite;
   fields.userId = session?.userId;
-  const waitMs = session ? takeTurn(route, session.userId, services) : 0;
-  if (waitMs > 0) return rateLimited(waitMs);
+  if (session) {
+    const taken = takeTurn(services, session.userId, route.policy);
+    const turn = taken instanceof Promise ? await taken : taken;
+    incoming.exchange.rateLimit = rateLines(services, route.policy, turn);
+    if (turn.waitMs > 0) return rateLimited(turn);
+  }
 
   const input = await toInput(incoming, session, credential);
   if ('status' in input) return input;
@@ -263,21 +268,6 @@ function refuseUser(
     return { status: 403, body: { error: 'not allowed with an API token' } };
   }
   return undefined;
-}
-
-/** 0, or the ms to wait: routes without a number of their own share one bucket. */
-function takeTurn(route: Route, userId: string, { rateLimit, config }: Services): number {
-  const factor = config.rateLimitFactor ?? 1;
-  if (route.perMinute === undefined) return rateLimit.take(userId, perMinute.other * factor);
-  return rateLimit.take(`${userId} ${route.method} ${route.path}`, route.perMinute * factor);
-}
-
-function rateLimited(waitMs: number): Answer {
-  return {
-    status: 429,
-    body: { error: 'rate limited', retry_after_ms: waitMs },
-    headers: { 'Retry-After': toSeconds(waitMs) },
-  };
 }
 
 type Refused = Answer & { close?: boolean };

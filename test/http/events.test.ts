@@ -288,6 +288,7 @@ t.test('streams', async (t) => {
     t.equal(limited.status, 429);
     t.match(limited.body, { error: 'rate limited' });
     t.ok(Number(limited.headers.get('retry-after')) > 0);
+    t.match(limited.headers.get('ratelimit'), /^"other";r=0;t=\d+$/);
     const putOff = openStream(port, activity, { cookie, 'last-event-id': '5' });
     await putOff.until(() => putOff.state.isEnded);
     t.match(putOff.state, { status: 200, retryMs: sse.outageRetryMs });

@@ -363,11 +363,16 @@ t.test('rate limits', async (t) => {
     t.equal(status, 429);
     t.strictSame(body, { error: 'rate limited', retry_after_ms: 60_000 });
     t.equal(headers.get('retry-after'), '60');
+    t.equal(headers.get('ratelimit-policy'), '"limited";q=3;w=60');
+    t.equal(headers.get('ratelimit'), '"limited";r=0;t=60');
     t.equal((await get(other.cookie)).status, 200, 'per user');
     front.clock.now += 59_999;
     t.match(await get(), { status: 429, body: { retry_after_ms: 1 } });
     front.clock.now += 1;
-    t.equal((await get()).status, 200);
+    const next = await get();
+    t.equal(next.status, 200);
+    t.equal(next.headers.get('ratelimit'), '"limited";r=2;t=60');
+    t.equal((await call('GET', '/healthz', { cookie })).headers.get('ratelimit'), null);
   });
 
   t.test('all others share one', async (t) => {
