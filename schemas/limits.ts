@@ -192,6 +192,16 @@ export const http = {
   stopMs: 10_000,
 } as const;
 
+/** Requests that may be sent again (decisions 3, Idempotency). */
+export const idempotency = {
+  keyMaxChars: 255,
+  keptMs: 24 * 60 * 60_000,
+  /** How long an attempt is taken to be running after its process was last heard of. */
+  leaseMs: 30_000,
+  /** Larger answers are not kept. */
+  maxAnswerBytes: 256 * 1024,
+} as const;
+
 /** The durable runtime (architecture 3 and 3a). */
 export const runtime = {
   partitions: 64,

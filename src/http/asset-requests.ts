@@ -170,19 +170,21 @@ export function createAssetRequests({
     return created;
   };
 
+  /** @param run the run that it begins: one that has begun already is answered as it is, and not counted again. */
   const regenerate = async (
     project: AssetProject,
     asset: AssetView,
     asked: Omit<AssetOptions, 'aspect' | 'model'>,
     requestId: string,
+    run = asset.run + 1,
   ): Promise<Regenerated> => {
+    if (asset.run >= run) return { outcome: 'accepted', asset };
     const user = await quota.find(project.userId);
     if (!user) return { outcome: 'exhausted', paidPlan: false };
     const plan = user.plan as PlanName;
     const options = change(asset.options, asked, plan);
     const refusal = refuse(project, asset.src, options, plan) ?? refuseBusy(project);
     if (refusal) return refusal;
-    const run = asset.run + 1;
     const hold = await count(user, project, `${asset.id}:${run}`);
     if (hold === 'exhausted') return exhausted(plan, project);
     const applied = whenFact(asset, 'queued', run);

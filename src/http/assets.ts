@@ -33,6 +33,7 @@ const prepare = route({
   path: '/api/v1/prepare',
   summary: 'Prepare an asset',
   perMinute: perMinute.prepare,
+  idempotent: true,
   body: PrepareRequest,
   responses: { 200: PrepareResponse, 400: ValidationErrorBody, 404: ErrorBody, ...refusals },
   async handle({ userId, body, requestId }, services) {
@@ -54,15 +55,19 @@ const regenerate = route({
   path: '/api/assets/:assetId/regenerate',
   summary: 'Regenerate an asset',
   perMinute: perMinute.regenerate,
+  idempotent: true,
   body: RegenerateRequest,
   responses: { 200: RegenerateResponse, 400: ValidationErrorBody, 404: ErrorBody, ...refusals },
-  async handle({ userId, assetId, body, requestId }, services) {
+  async handle({ userId, assetId, body, requestId, operation }, services) {
     const owned = await findOwned(assetId, userId, services);
     if (!owned) return reply(404, notFound);
-    const outcome = await services.assets.regenerate(owned.project, owned.asset, body, requestId);
+    const { project, asset } = owned;
+    // Written down first: an attempt that was cut short may have counted and begun this run.
+    const run = operation && Number(await operation.remember(String(asset.run + 1)));
+    const outcome = await services.assets.regenerate(project, asset, body, requestId, run);
     if (!('asset' in outcome)) return refuse(outcome, services);
     const { id, status } = outcome.asset;
-    return reply(200, { asset_id: id, status, ...embedUrl(id, owned.project, services) });
+    return reply(200, { asset_id: id, status, ...embedUrl(id, project, services) });
   },
 });
 

@@ -19,6 +19,8 @@ export type Head = {
   origin: string;
   secFetchSite: string;
   userAgent: string;
+  /** undefined when absent; of several values nothing is left that could pass for a key. */
+  idempotencyKey: string | undefined;
   /** Announced length of the body in bytes; undefined when it comes in chunks, 0 without one. */
   length: number | undefined;
   /** Why the request must be refused and its connection closed. */
@@ -38,6 +40,7 @@ export function readHead(request: HttpRequest): Head {
     origin: '',
     secFetchSite: '',
     userAgent: '',
+    idempotencyKey: undefined,
     length: 0,
     fault: undefined,
   };
@@ -110,6 +113,9 @@ function readField(head: Head, name: string, value: string): void {
       break;
     case 'user-agent':
       head.userAgent = value;
+      break;
+    case 'idempotency-key':
+      head.idempotencyKey = head.idempotencyKey === undefined ? value : '';
       break;
   }
 }

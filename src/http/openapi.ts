@@ -1,6 +1,7 @@
 /** The OpenAPI 3.1 document of the service, made from the routes and their schemas once at start. */
 import { z } from 'zod';
 import { ErrorBody, RetryErrorBody, ValidationErrorBody } from '../../schemas/errors.ts';
+import { idempotency as limits } from '../../schemas/limits.ts';
 import { sessionCookie } from '../auth/sessions.ts';
 import { writeHead } from './exchange.ts';
 import { type AnyRoute, paramNames, type RawRoute, type Responses, type Route, rawRoute } from './route.ts';
@@ -72,6 +73,7 @@ export function responsesOf(route: Route): Responses {
   if (route.auth === 'session' || route.auth === 'cookie') all[401] = ErrorBody;
   if (route.auth === 'cookie') all[403] = ErrorBody;
   if (route.auth !== 'none') all[429] = RetryErrorBody;
+  if (route.idempotent) Object.assign(all, { 409: ErrorBody, 422: ErrorBody });
   if (route.method !== 'get') Object.assign(all, { 403: ErrorBody, 413: ErrorBody });
   if (route.method !== 'get' && !route.stream) Object.assign(all, { 408: ErrorBody, 415: ErrorBody });
   for (const [status, schema] of Object.entries(route.responses)) {
@@ -92,7 +94,7 @@ function describe(route: Route): Operation {
   return {
     ...common(route),
     security: securityOf(route),
-    parameters: [...pathParameters(route.path), ...queryParameters(route)],
+    parameters: [...pathParameters(route.path), ...queryParameters(route), ...headerParameters(route)],
     ...requestBody(route),
     responses: Object.fromEntries(responses),
   };
@@ -164,6 +166,14 @@ function queryParameters({ query }: Route): object[] {
   }));
 }
 
+function headerParameters({ idempotent }: Route): object[] {
+  if (!idempotent) return [];
+  const description =
+    'Makes the request safe to repeat for 24 hours: a success is answered again, with Idempotent-Replayed';
+  const schema = { type: 'string', minLength: 1, maxLength: limits.keyMaxChars };
+  return [{ name: 'Idempotency-Key', in: 'header', required: false, description, schema }];
+}
+
 function requestBody({ body, stream }: Route): object {
   if (stream) {
     return { requestBody: { required: true, content: { [stream.contentType]: { schema: stream.schema } } } };
@@ -192,6 +202,7 @@ const descriptions: Record<number, string> = {
   409: 'Conflicts with what is there',
   413: 'Too large',
   415: 'Unsupported type',
+  422: 'The Idempotency-Key was used for another request',
   429: 'Rate limited, or the monthly limit is reached',
   500: 'Internal error',
   503: 'Unavailable or busy: try again',

@@ -25,16 +25,21 @@ const createProject = route({
   method: 'post',
   path: '/api/projects',
   summary: 'Make a project',
+  idempotent: true,
   body: CreateProjectRequest,
   responses: { 201: CreatedProjectResponse, 400: ValidationErrorBody, 403: ErrorBody },
-  async handle({ userId, body }, { store, newId, now }) {
+  async handle({ userId, body, operation }, { store, newId, now }) {
+    const id = operation?.id('prj') ?? newId('prj');
+    // An attempt that was cut short may have made it.
+    const made = operation && (await store.projects.findOwned(id, userId));
+    if (made) return reply(201, { project: toProject(made) });
     if ((await store.projects.count(userId)) >= limits.maxPerUser) {
       return reply(403, { error: `at most ${limits.maxPerUser} projects` });
     }
     const { name, ...rest } = body;
     const fields = defined(rest);
     const project = await store.projects.create({
-      id: newId('prj'),
+      id,
       userId,
       name,
       createdTs: now(),

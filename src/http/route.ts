@@ -6,7 +6,8 @@ import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import type { z } from 'zod';
 import type { Session } from '../auth/sessions.ts';
 import type { BodyStream } from './body.ts';
-import type { Exchange } from './exchange.ts';
+import type { Answer, Exchange } from './exchange.ts';
+import type { Operation } from './idempotency.ts';
 import { policyOf, type RatePolicy } from './rate-policy.ts';
 import type { Services } from './services.ts';
 
@@ -25,6 +26,14 @@ export type Reply<S extends number = number, B = unknown> = {
 
 export type Responses = Record<number, z.ZodType>;
 
+/**
+ * Two requests are the same when method, path and body are; of a stream the route itself reads what matters, and
+ * answers a SHA-256 of it, or how a body is refused. Its handler says the same by `operation.identify`.
+ */
+export type Idempotent =
+  | boolean
+  | { fingerprint(stream: BodyStream, signal: AbortSignal): Promise<string | Answer> };
+
 /** A body that the handler reads itself, for those too large to be kept. */
 export type StreamSpec = { contentType: string; schema: object };
 
@@ -40,6 +49,8 @@ export type Route = {
   perMinute: number | undefined;
   /** What `perMinute` makes of it. */
   policy: RatePolicy;
+  /** An Idempotency-Key is obeyed; elsewhere it is ignored. */
+  idempotent: Idempotent;
   query: z.ZodType | undefined;
   body: z.ZodType | undefined;
   stream: StreamSpec | undefined;
@@ -73,6 +84,8 @@ export type CommonInput = {
   address: string;
   /** What the client says it is; empty when it says nothing. */
   userAgent: string;
+  /** Of a request with an Idempotency-Key, on routes that obey it. */
+  operation?: Operation | undefined;
 };
 
 export type RouteInput = CommonInput & {
@@ -110,6 +123,7 @@ export function route<
   summary?: string;
   auth?: A;
   perMinute?: number;
+  idempotent?: Idempotent;
   query?: Q;
   body?: B;
   stream?: T;
@@ -123,6 +137,7 @@ export function route<
   ): Promise<ReplyOf<R>> | ReplyOf<R>;
 }): Route {
   const { method, path, summary, auth = 'session', perMinute, query, body, stream, responses } = spec;
+  const { idempotent = false } = spec;
   // The types of one route are checked above; from here on all routes are alike.
   const handle = spec.handle as unknown as Route['handle'];
   const params = paramNames(path);
@@ -135,6 +150,7 @@ export function route<
     auth,
     perMinute,
     policy: policyOf(method, path, perMinute),
+    idempotent,
     query,
     body,
     stream,

@@ -2,8 +2,8 @@
  * The front end: routes on uWebSockets.js.
  *
  * The order in which a request is judged: its head (400), method and path (404, 405), cross-site (403), session
- * or API token (401, 403; 404 where only operators may), rate limit (429), body (413, 415, 400), then its handler. Every answer has an
- * X-Request-Id, every finished request one line in the log.
+ * or API token (401, 403; 404 where only operators may), rate limit (429), body (413, 415, 400), Idempotency-Key
+ * (400, 409, 422), then its handler. Every answer has an X-Request-Id, every finished request one line in the log.
  */
 import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { z } from 'zod';
@@ -25,6 +25,7 @@ import {
   OpenExchange,
 } from './exchange.ts';
 import { type Head, readHead } from './head.ts';
+import { answerOnce, fingerprintOf } from './idempotency.ts';
 import { isJson, parseJson } from './json.ts';
 import { rateLimited, rateLines, takeTurn } from './rate-policy.ts';
 import type { AnyRoute, RawRoute, Route, RouteInput } from './route.ts';
@@ -244,7 +245,7 @@ async function judge(
 
   const input = await toInput(incoming, session, credential);
   if ('status' in input) return input;
-  const reply = await route.handle(input.value, services);
+  const reply = await handle(incoming, input.value);
   if (session?.renewed === undefined) return reply;
   return { ...reply, headers: { 'Set-Cookie': session.renewed, ...reply.headers } };
 }
@@ -268,6 +269,34 @@ function refuseUser(
     return { status: 403, body: { error: 'not allowed with an API token' } };
   }
   return undefined;
+}
+
+/** By the route's handler, or with an Idempotency-Key by what it answered before. */
+async function handle(incoming: Incoming, input: RouteInput): Promise<Answer> {
+  const { route, head, params, query, stream, exchange, context } = incoming;
+  const { services } = context;
+  const { idempotencyKey: key } = head;
+  const { userId } = input;
+  const { idempotent } = route;
+  if (!idempotent || key === undefined || userId === undefined) return route.handle(input, services);
+
+  const { method, path } = route;
+  const asked = [method, path, ...params, query];
+  const body = await incoming.body;
+  const fingerprint =
+    idempotent !== true && stream
+      ? () => idempotent.fingerprint(stream, exchange.signal)
+      : fingerprintOf([...asked, body?.kind === 'whole' ? body.bytes : '']);
+  return answerOnce(
+    { key, userId, route: `${method} ${path}`, fingerprint },
+    async (operation) => route.handle(Object.assign(input, { operation }), services),
+    {
+      store: services.store.idempotency,
+      now: services.now,
+      onTrouble: (err) =>
+        services.log.warn({ err, requestId: exchange.requestId }, 'an answer may not be kept'),
+    },
+  );
 }
 
 type Refused = Answer & { close?: boolean };

@@ -54,7 +54,15 @@ export type Services = Access & {
   newId(prefix: string): string;
   store: Pick<
     Store,
-    'users' | 'projects' | 'uploads' | 'accounts' | 'sessions' | 'tokens' | 'mailTokens' | 'outbox'
+    | 'users'
+    | 'projects'
+    | 'uploads'
+    | 'accounts'
+    | 'sessions'
+    | 'tokens'
+    | 'mailTokens'
+    | 'outbox'
+    | 'idempotency'
   > &
     OperatorStore;
   storage: Storage;

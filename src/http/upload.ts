@@ -2,12 +2,14 @@
  * Uploading a source image and reading it back (specification 4.3, decisions 3 Upload). The public address of
  * an upload is its key, which nobody can guess: who has it may read the image.
  */
+import { createHash, type Hash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { UploadResponse } from '../../schemas/asset.ts';
 import { ErrorBody } from '../../schemas/errors.ts';
 import { upload as limits } from '../../schemas/limits.ts';
-import { receiveUpload, UploadError } from '../media/upload.ts';
-import { answerJson, type Exchange, endEmpty, writeHead } from './exchange.ts';
+import { receiveUpload, UploadError, type UploadTarget } from '../media/upload.ts';
+import type { BodyStream } from './body.ts';
+import { type Answer, answerJson, type Exchange, endEmpty, writeHead } from './exchange.ts';
 import { type AnyRoute, rawRoute, reply, route } from './route.ts';
 
 const folder = 'uploads/';
@@ -29,7 +31,8 @@ const uploadImage = route({
     },
   },
   responses: { 200: UploadResponse, 400: ErrorBody, 413: ErrorBody, 415: ErrorBody },
-  async handle({ userId, stream, signal }, { config, newId, now, storage, store }) {
+  idempotent: { fingerprint: fingerprintUpload },
+  async handle({ userId, stream, signal, operation }, { config, newId, now, storage, store }) {
     const { length = limits.maxBytes } = stream;
     if (length > limits.maxBytes + formBytes) return reply(413, { error: 'the file is larger than 10 MB' });
 
@@ -42,7 +45,14 @@ const uploadImage = route({
     if (!isReserved) return reply(413, { error: 'too many unused uploads: at most 500 MB' });
     try {
       const newKey = (extension: string) => `${folder}${id}.${extension}`;
-      const stored = await receiveUpload(stream.contentType, stream.chunks, { storage, newKey, signal });
+      const hash = createHash('sha256');
+      const target = operation ? hashed(storage, hash) : storage;
+      const stored = await receiveUpload(stream.contentType, stream.chunks, {
+        storage: target,
+        newKey,
+        signal,
+      });
+      operation?.identify(toFingerprint(stored.type, hash));
       await store.uploads.complete(id, stored.key, stored.bytes);
       const key = stored.key.slice(folder.length);
       return reply(200, { url: `${config.baseUrl}/uploads/${key}`, key });
@@ -53,6 +63,39 @@ const uploadImage = route({
     }
   },
 });
+
+/** Of a form: the boundary and the other fields do not matter, its image's bytes and type do. Nothing is stored. */
+async function fingerprintUpload(stream: BodyStream, signal: AbortSignal): Promise<string | Answer> {
+  const hash = createHash('sha256');
+  const storage: UploadTarget = {
+    async put(_key, pieces) {
+      let bytes = 0;
+      for await (const piece of hashing(pieces, hash)) bytes += piece.byteLength;
+      return { bytes };
+    },
+  };
+  try {
+    const newKey = (extension: string) => `${folder}none.${extension}`;
+    const { type } = await receiveUpload(stream.contentType, stream.chunks, { storage, newKey, signal });
+    return toFingerprint(type, hash);
+  } catch (cause) {
+    if (cause instanceof UploadError) return { status: cause.status, body: { error: cause.message } };
+    throw cause;
+  }
+}
+
+function hashed(storage: UploadTarget, hash: Hash): UploadTarget {
+  return { put: (key, pieces, options) => storage.put(key, hashing(pieces, hash), options) };
+}
+
+async function* hashing(pieces: AsyncIterable<Uint8Array>, hash: Hash): AsyncGenerator<Uint8Array> {
+  for await (const piece of pieces) {
+    hash.update(piece);
+    yield piece;
+  }
+}
+
+const toFingerprint = (type: string, hash: Hash): string => `${type}:${hash.digest('base64url')}`;
 
 const keyForm = /^[A-Za-z0-9_]{1,64}\.(png|jpg|webp)$/;
 

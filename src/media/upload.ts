@@ -11,8 +11,17 @@ import { type ImageType, sniffImage } from './image.ts';
 import { contentTypeOf, type Storage } from './storage.ts';
 import { untilAborted } from './until-aborted.ts';
 
+/** What of storage receives an upload. */
+export type UploadTarget = {
+  put(
+    key: string,
+    pieces: AsyncIterable<Uint8Array>,
+    options: Parameters<Storage['put']>[2],
+  ): Promise<{ bytes: number }>;
+};
+
 export type UploadDeps = {
-  storage: Storage;
+  storage: UploadTarget;
   /** An unguessable storage key that ends in `.` and the given extension. */
   newKey(extension: string): string;
   signal: AbortSignal;

@@ -22,6 +22,7 @@ import { isDuplicate } from './actors.ts';
 import { createAssetStore } from './assets.ts';
 import { createAttemptStore } from './attempts.ts';
 import { createAuditStore } from './audit.ts';
+import { createIdempotencyStore } from './idempotency.ts';
 import { createIdentityStore } from './identities.ts';
 import { createMailOutbox } from './mail-outbox.ts';
 import { createMailTokenStore } from './mail-tokens.ts';
@@ -173,6 +174,7 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     mailbox: createMailboxStore(db, { kept: mailLimits.mailboxKept, days: mailLimits.mailboxDays }),
     attempts: createAttemptStore(db),
     uploads: createUploadStore(db),
+    idempotency: createIdempotencyStore(db),
     assets: createAssetStore(db),
     quota,
     audit,

@@ -547,6 +547,17 @@ t.test('a process that dies on the way', async (t) => {
     t.match(await requests.prepare(project, { src }, 'req_2'), { outcome: 'existing' });
   });
 
+  t.test('in the middle of a regenerate that is asked again as the same run: counted once', async (t) => {
+    const project = newProject(await newUser());
+    const asset = await whenAsset((await prepareNew(project)).id, begun);
+    const dying = create({ bus: { ...bus, publish: dead } });
+    await t.rejects(dying.regenerate(project, asset, {}, 'req_2', 2), { message: 'the process has died' });
+    t.match(await requests.regenerate(project, asset, {}, 'req_3', 2), { asset: { run: 2 } });
+    const again = await whenAsset(asset.id, ({ run }) => run === 2);
+    t.same(await requests.regenerate(project, again, {}, 'req_4', 2), { outcome: 'accepted', asset: again });
+    t.equal(await usedBy(project.userId), 2);
+  });
+
   t.test('before a regenerate is sent: given back once nobody can still send it', async (t) => {
     const project = newProject(await newUser());
     const asset = await whenAsset((await prepareNew(project)).id, begun);
