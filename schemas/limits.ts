@@ -174,6 +174,25 @@ export const operator = {
   lastBillingDay: 31,
 } as const;
 
+/** Counting of runs (specification 8, decisions 7). */
+export const usage = {
+  freeCycleDays: 30,
+  /** Past cycles that are kept and shown. */
+  historyCycles: 12,
+  /** Projects of a user whose runs of a cycle are told apart; the runs of all others are one sum. */
+  projectsCounted: project.maxPerUser,
+} as const;
+
+/** Brand detection and deep crawl (specification 4.2 and 8, decisions 7). */
+export const crawl = {
+  cacheHours: 24,
+  /** From the request to its answer, everything included. */
+  detectMs: 20_000,
+  deepMs: 75_000,
+  /** Of a result as JSON: it travels over the bus in one message. */
+  maxResultBytes: 512 * 1024,
+} as const;
+
 /** Requests per user and minute (specification 8); `other` is shared by all endpoints without a row. */
 export const perMinute = {
   prepare: 60,

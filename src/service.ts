@@ -45,6 +45,8 @@ import { createOutbound } from './outbound/outbound.ts';
 import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
 import { createLocalVideo } from './providers/local-video.ts';
 import { createLocalVision } from './providers/local-vision.ts';
+import { recordCycles } from './quota/history.ts';
+import { mayStillRun } from './quota/runs.ts';
 import { openStore } from './store/client.ts';
 import { openTempDir } from './temp-dir.ts';
 
@@ -189,7 +191,11 @@ async function open(
         records: store.partitions,
         clock: systemClock,
         log,
-        duties: [requests.settleHolds, () => removeUnusedUploads(parts)],
+        duties: [
+          requests.settleHolds,
+          () => recordCycles(store, systemClock.now()),
+          () => removeUnusedUploads(parts),
+        ],
       }),
       (one) => one.stop(),
     );
@@ -341,10 +347,10 @@ function effectDeps(
     now: systemClock.now,
     ...sources,
     tempDir,
-    async mayRun(projectId, model) {
+    async mayRun(projectId, run) {
       const project = await store.projects.find(projectId);
-      const user = project && (await store.users.find(project.userId));
-      return user !== undefined && plans[user.plan as PlanName].models.includes(model);
+      const user = project && (await store.quota.find(project.userId));
+      return project && user ? mayStillRun(user, project, run, systemClock.now()) : false;
     },
     vision: createLocalVision(),
     videoFor: () => video,

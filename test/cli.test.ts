@@ -36,8 +36,16 @@ const recorded = async (count: number) =>
 const byCli = { by: 'cli', byEmail: null, requestId: null, userId: 'usr_ada' };
 
 t.test('user show: the account and its use, without its secrets', async (t) => {
-  const resetAt = Date.now() + 86_400_000;
-  const taken = { userId: 'usr_ada', key: 'ast_1:1', now: 1, limit: 5, overage: null, resetAt };
+  const resetAt = Date.parse('2096-03-01T00:00:00Z');
+  const taken = {
+    userId: 'usr_ada',
+    projectId: 'prj_1',
+    key: 'ast_1:1',
+    now: 1,
+    limit: 5,
+    overage: null,
+    resetAt,
+  };
   await store.quota.take(taken);
   t.strictSame(JSON.parse(await admin('user', 'show', ' ADA@example.com')), {
     id: 'usr_ada',

@@ -1,6 +1,7 @@
 /** What effects are handed: time, storage, providers, the media engine. They reach for nothing themselves. */
-import type { LoopMode, Mode, Model } from '../../schemas/asset.ts';
+import type { Aspect, LoopMode, Mode, Model } from '../../schemas/asset.ts';
 import type { AssetMessage } from '../../schemas/asset-messages.ts';
+import type { PlanName } from '../../schemas/plans.ts';
 import type { VideoProvider, VisionProvider } from '../providers/provider.ts';
 
 export type EffectContext = {
@@ -40,8 +41,8 @@ export type EffectDeps = {
   uploadKey(url: string): string | undefined;
   /** Type of an image by its first bytes. */
   sniffImage(bytes: Uint8Array): 'png' | 'jpeg' | 'webp' | undefined;
-  /** Whether the owner's plan, as it is now, still allows the run. */
-  mayRun(project: string, model: Model): Promise<boolean>;
+  /** Whether the owner's plan, as it is now, still allows a run that was accepted on `plan`. */
+  mayRun(project: string, run: { plan: PlanName; model: Model; aspect: Aspect }): Promise<boolean>;
   vision: VisionProvider;
   /** The provider that makes the clips of a model. */
   videoFor(model: Model): VideoProvider;

@@ -17,14 +17,15 @@ import { seedOf } from './seed.ts';
 const graceMs = 1_000;
 
 export async function vision(
-  { run, stage, attempt, source, options }: AssetEffects['vision'],
+  { run, stage, attempt, source, options, plan }: AssetEffects['vision'],
   { id, project, signal, send }: EffectContext,
   deps: EffectDeps,
 ): Promise<AssetMessage> {
   const ref = { run, stage, attempt };
   // The first paid call of the run: the plan may have changed since it was accepted.
-  if (!(await deps.mayRun(project, options.model))) {
-    throw new EffectError('quota_exceeded', `the plan of ${project} no longer has model ${options.model}`);
+  const { model, aspect } = options;
+  if (!(await deps.mayRun(project, { plan, model, aspect }))) {
+    throw new EffectError('quota_exceeded', `the plan of ${project} no longer allows a run of ${plan}`);
   }
   await send({ type: 'WORK_STARTED', ts: deps.now(), ...ref });
   const request = {
@@ -37,8 +38,8 @@ export async function vision(
     seed: seedOf(options.seed, id, run),
     ...(options.promptOverride === null ? {} : { promptOverride: options.promptOverride }),
   };
-  const { prompt, plan } = await withLimit(signal, deps.visionTimeoutMs + graceMs, (limited) =>
+  const { prompt, plan: motionPlan } = await withLimit(signal, deps.visionTimeoutMs + graceMs, (limited) =>
     deps.vision.describe(request, limited),
   );
-  return { type: 'VISION_COMPLETED', ts: deps.now(), ...ref, prompt, motionPlan: plan };
+  return { type: 'VISION_COMPLETED', ts: deps.now(), ...ref, prompt, motionPlan };
 }

@@ -14,7 +14,7 @@ import { type PlanName, plans } from '../../schemas/plans.ts';
 import { contextOf, statusOf } from '../actors/asset.ts';
 import { type ActorKind, newDocument } from '../actors/kind.ts';
 import type { Bus } from '../bus/bus.ts';
-import { resetAfterRun } from '../quota/cycle.ts';
+import { createRunQuota } from '../quota/runs.ts';
 import type { StoredFact } from '../store/actors.ts';
 import type { AssetCursor, AssetDocument, AssetFilter, AssetStore } from '../store/assets.ts';
 import { newId } from '../store/ids.ts';
@@ -94,6 +94,7 @@ export function createAssetRequests({
   now,
 }: AssetRequestsPorts) {
   const eta = createEta(assets, now);
+  const runs = createRunQuota(quota, now);
 
   const find = async (id: string): Promise<AssetView | undefined> => {
     const document = await assets.find(id);
@@ -114,7 +115,7 @@ export function createAssetRequests({
 
     const user = await quota.find(project.userId);
     if (!user) return exhausted('free', project);
-    const plan = user.plan as PlanName;
+    const { plan } = user;
     const run: NewRun = {
       src: withoutFragment(asked.src),
       options: fillIn(project, asked, plan),
@@ -139,7 +140,7 @@ export function createAssetRequests({
       refuse(project, run.src, run.options, run.plan) ?? refuseBusy(project) ?? refuseEarly(user, project);
     if (refusal) return refusal;
     const id = await assets.resolve(wanted, askedId ?? newId('ast'), project.id);
-    const hold = await count(user, project, `${id}:1`);
+    const hold = await runs.take(user, project, `${id}:1`);
     if (hold === 'exhausted') return exhausted(run.plan, project);
     // Before the document: who asks again after a crash in between must find the same asset.
     await assets.resolve(wish, id, project.id);
@@ -180,12 +181,12 @@ export function createAssetRequests({
   ): Promise<Regenerated> => {
     if (asset.run >= run) return { outcome: 'accepted', asset };
     const user = await quota.find(project.userId);
-    if (!user) return { outcome: 'exhausted', paidPlan: false };
-    const plan = user.plan as PlanName;
+    if (!user) return exhausted('free', project);
+    const { plan } = user;
     const options = change(asset.options, asked, plan);
     const refusal = refuse(project, asset.src, options, plan) ?? refuseBusy(project);
     if (refusal) return refusal;
-    const hold = await count(user, project, `${asset.id}:${run}`);
+    const hold = await runs.take(user, project, `${asset.id}:${run}`);
     if (hold === 'exhausted') return exhausted(plan, project);
     const applied = whenFact(asset, 'queued', run);
     await command(project.id, asset.id, `${asset.id}:${run}:regenerate`, {
@@ -230,23 +231,6 @@ export function createAssetRequests({
       const timer = setTimeout(done, appliedWithinMs);
     });
 
-  const count = async (user: QuotaUser, project: AssetProject, key: string): Promise<Hold | 'exhausted'> => {
-    const plan = plans[user.plan as PlanName];
-    if (user.resetAt !== null && now() >= user.resetAt) await quota.reset(user._id, user.resetAt, null);
-    const { overageCents } = plan;
-    return quota.take({
-      userId: user._id,
-      key,
-      now: now(),
-      limit: plan.generationsPerMonth,
-      overage:
-        project.overageEnabled && overageCents !== null
-          ? { cents: overageCents, capCents: project.overageCapCents }
-          : null,
-      resetAt: resetAfterRun(user.plan as PlanName, user.billingDay, now()),
-    });
-  };
-
   const refuseBusy = (project: AssetProject): Refusal | undefined => {
     const waitMs = queueWaitMs(project.id);
     if (waitMs <= pipeline.maxQueueWaitMs) return undefined;
@@ -254,13 +238,8 @@ export function createAssetRequests({
   };
 
   /** Without a write: a flood of new addresses on an exhausted project must leave nothing behind. */
-  const refuseEarly = (user: QuotaUser, project: AssetProject): Refusal | undefined => {
-    const plan = user.plan as PlanName;
-    const isReset = user.resetAt !== null && now() >= user.resetAt;
-    const isOpen = isReset || user.used < plans[plan].generationsPerMonth;
-    const spentCents = isReset ? 0 : (user.overageCents ?? 0);
-    return isOpen || hasOverage(plan, project, spentCents) ? undefined : exhausted(plan, project);
-  };
+  const refuseEarly = (user: QuotaUser, project: AssetProject): Refusal | undefined =>
+    runs.isOpen(user, project) ? undefined : exhausted(user.plan, project);
 
   return {
     find,
@@ -284,7 +263,7 @@ export function createAssetRequests({
 
     /** Looks at holds older than a minute: their run is in its document, or they are given back. */
     async settleHolds(): Promise<void> {
-      for (const { userId, holds } of await quota.withOldHolds(now() - holdSettledAfterMs, maxSettled)) {
+      for await (const { userId, holds } of quota.withOldHolds(now() - holdSettledAfterMs)) {
         for (const hold of holds) await settleHold(userId, hold);
       }
     },
@@ -304,7 +283,6 @@ export function createAssetRequests({
 }
 
 const maxCancelled = 10_000;
-const maxSettled = 100;
 const holdSettledAfterMs = 60_000;
 /** A document is made well before its hold may be given back, the store's own time limit included. */
 const holdUsableMs = 30_000;
@@ -315,17 +293,6 @@ const exhausted = (plan: PlanName, { overageEnabled }: AssetProject): Refusal =>
   outcome: 'exhausted',
   paidPlan: plan !== 'free' && !overageEnabled,
 });
-
-/** Whether one more run past the quota is accepted. */
-function hasOverage(
-  plan: PlanName,
-  { overageEnabled, overageCapCents }: AssetProject,
-  spentCents: number,
-): boolean {
-  const { overageCents } = plans[plan];
-  if (!overageEnabled || overageCents === null) return false;
-  return overageCapCents === null || spentCents + overageCents <= overageCapCents;
-}
 
 export function toView(document: AssetDocument): AssetView {
   const { _id: id, project: projectId, machine, state, createdTs, updatedTs } = document;

@@ -9,6 +9,7 @@ import {
   UserProfile,
 } from '../../schemas/user.ts';
 import { BusyError } from '../auth/passwords.ts';
+import { runsOf } from '../quota/runs.ts';
 import { isTaken } from '../store/client.ts';
 import type { UserRecord } from '../store/users.ts';
 import { type AnyRoute, reply, route } from './route.ts';
@@ -91,15 +92,14 @@ const readProfile = route({
     ]);
     // Erased within the second in which its session is still known here.
     if (!user) return reply(401, { error: 'authentication required' });
-    // A cycle that has passed is over, whether or not a run has begun the next one.
-    const isOver = user.resetAt !== null && user.resetAt <= now();
+    const { runs, resetAt } = runsOf(user, now());
     return reply(200, {
       id: user.id,
       email: user.email,
       name: user.name,
       plan: user.plan,
-      aiGenerationsUsed: isOver ? 0 : user.used,
-      aiGenerationsResetAt: isOver || user.resetAt === null ? null : new Date(user.resetAt).toISOString(),
+      aiGenerationsUsed: runs,
+      aiGenerationsResetAt: resetAt === null ? null : new Date(resetAt).toISOString(),
       compositionCount,
       themeCount,
       createdAt: new Date(user.createdTs).toISOString(),

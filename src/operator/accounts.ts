@@ -2,8 +2,11 @@
 import type { OperatorUser, OperatorUserSummary } from '../../schemas/operator.ts';
 import { type PlanName, plans } from '../../schemas/plans.ts';
 import { resetAfterRun } from '../quota/cycle.ts';
+import { changePlan as setPlan } from '../quota/plan-change.ts';
+import { endPassedCycle, runsOf } from '../quota/runs.ts';
 import type { Author } from '../store/audit.ts';
 import type { Store } from '../store/client.ts';
+import type { PlanChange, QuotaUser } from '../store/quota.ts';
 import type { UserRecord } from '../store/users.ts';
 
 export type OperatorStore = Pick<
@@ -64,7 +67,9 @@ export async function changePlan(
   now: number,
 ): Promise<boolean> {
   const day = plan === 'free' ? null : (billingDay ?? new Date(now).getUTCDate());
-  return store.operatorChanges.setPlan(userId, { plan, billingDay: day }, author, now);
+  const save = (user: QuotaUser, change: PlanChange) =>
+    store.operatorChanges.setPlan(user, change, author, now);
+  return setPlan(store.quota, userId, { plan, billingDay: day }, () => now, save);
 }
 
 /**
@@ -77,10 +82,10 @@ export async function changeUsed(
   author: Author,
   now: number,
 ): Promise<boolean> {
-  const user = await store.users.find(userId);
+  const user = await store.quota.find(userId);
   if (!user) return false;
   // What is set belongs to the present month: one that is over and that nobody has ended yet would take it along.
-  if (user.resetAt !== null && user.resetAt <= now) await store.quota.reset(userId, user.resetAt, null);
+  await endPassedCycle(store.quota, user, now);
   // Without an end, runs that are used up would stay so for ever.
   const resetAt = used === 0 ? null : resetAfterRun(user.plan, user.billingDay, now);
   return store.operatorChanges.setUsed(userId, { used, resetAt }, author, now);

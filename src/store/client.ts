@@ -22,6 +22,7 @@ import { isDuplicate } from './actors.ts';
 import { createAssetStore } from './assets.ts';
 import { createAttemptStore } from './attempts.ts';
 import { createAuditStore } from './audit.ts';
+import { createCrawlQuotaStore } from './crawl-quota.ts';
 import { createIdempotencyStore } from './idempotency.ts';
 import { createIdentityStore } from './identities.ts';
 import { createMailOutbox } from './mail-outbox.ts';
@@ -36,6 +37,7 @@ import { createSecretStore } from './secrets.ts';
 import { createSessionStore } from './sessions.ts';
 import { createTokenStore } from './tokens.ts';
 import { createUploadStore } from './uploads.ts';
+import { createUsageStore } from './usage.ts';
 import { createUserStore } from './users.ts';
 
 export type StoreLog = {
@@ -177,6 +179,8 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     idempotency: createIdempotencyStore(db),
     assets: createAssetStore(db),
     quota,
+    crawlQuota: createCrawlQuotaStore(db),
+    usage: createUsageStore(db),
     audit,
     operatorChanges: createOperatorChanges(client, { users, sessions, quota, audit }),
     partitions: createPartitionStore(db),

@@ -3,10 +3,9 @@
  * unrecorded and no entry tells of a change that was not made.
  */
 import type { ClientSession, MongoClient } from 'mongodb';
-import type { PlanName } from '../../schemas/plans.ts';
 import type { AuditAction, AuditStore, Author } from './audit.ts';
 import { inTransaction } from './projects.ts';
-import type { QuotaStore } from './quota.ts';
+import type { PlanChange, QuotaStore, QuotaUser } from './quota.ts';
 import type { SessionStore } from './sessions.ts';
 import type { UserRecord, UserStore } from './users.ts';
 
@@ -16,33 +15,39 @@ type Parts = { users: UserStore; sessions: SessionStore; quota: QuotaStore; audi
 type Fields = Record<string, unknown>;
 
 export function createOperatorChanges(client: MongoClient, { users, sessions, quota, audit }: Parts) {
-  /** Answers false when there is no such user. `change` answers what was and what is. */
+  /**
+   * Answers false when there is no such user or nothing was changed. `change` answers what was and what is, or
+   * undefined when it changed nothing.
+   */
   const record = (
     author: Author,
     action: AuditAction,
     userId: string,
     ts: number,
-    change: (user: UserRecord, session: ClientSession) => Promise<{ before: Fields; after: Fields }>,
+    change: (
+      user: UserRecord,
+      session: ClientSession,
+    ) => Promise<{ before: Fields; after: Fields } | undefined>,
   ): Promise<boolean> =>
     inTransaction(client, async (session) => {
       const user = await users.find(userId, session);
       if (!user) return false;
-      const { before, after } = await change(user, session);
+      const changed = await change(user, session);
+      if (!changed) return false;
+      const { before, after } = changed;
       const { by, byEmail, requestId } = author;
       await audit.insert({ by, byEmail, requestId, ts, action, userId, before, after }, session);
       return true;
     });
 
   return {
-    /** Answers false when there is no such user, as all of these do. `ts` is unix ms. */
-    setPlan: (
-      userId: string,
-      to: { plan: PlanName; billingDay: number | null },
-      author: Author,
-      ts: number,
-    ): Promise<boolean> =>
-      record(author, 'user.plan', userId, ts, async ({ plan, billingDay }, session) => {
-        await users.setPlan(userId, to.plan, to.billingDay, session);
+    /**
+     * Sets the plan of a user as read, unless something was counted since. Answers false when there is no such user,
+     * as all of these do. `ts` is unix ms.
+     */
+    setPlan: (read: QuotaUser, to: PlanChange, author: Author, ts: number): Promise<boolean> =>
+      record(author, 'user.plan', read._id, ts, async ({ plan, billingDay }, session) => {
+        if (!(await quota.setPlan(read, to, session))) return undefined;
         return {
           before: { plan, billing_day: billingDay },
           after: { plan: to.plan, billing_day: to.billingDay },

@@ -107,17 +107,11 @@ export function createUserStore(db: Db) {
     },
 
     /**
-     * Sets the plan and, for paid plans, the billing day. Answers false when there is no such user. `session`: the
-     * transaction that this is part of.
+     * Sets the plan and, for paid plans, the billing day of a user who has counted nothing yet: for others
+     * quota/plan-change.ts moves the reset too. Answers false when there is no such user.
      */
-    async setPlan(
-      id: string,
-      plan: PlanName,
-      billingDay: number | null,
-      session?: ClientSession,
-    ): Promise<boolean> {
-      const options = session ? { session } : durable;
-      const result = await users.updateOne({ _id: id }, { $set: { plan, billingDay } }, options);
+    async setPlan(id: string, plan: PlanName, billingDay: number | null): Promise<boolean> {
+      const result = await users.updateOne({ _id: id }, { $set: { plan, billingDay } }, durable);
       return result.matchedCount === 1;
     },
 

@@ -122,7 +122,7 @@ t.test('vision', async (t) => {
     });
   });
 
-  t.test('does not begin when the plan no longer has the model', async (t) => {
+  t.test('does not begin when the plan no longer allows it', async (t) => {
     const asked: unknown[] = [];
     const mayRun = async (...args: unknown[]) => {
       asked.push(args);
@@ -134,7 +134,7 @@ t.test('vision', async (t) => {
       code: 'quota_exceeded',
       retry: 'permanent',
     });
-    t.strictSame([sent, asked], [[], [['prj_1', 'cinema']]]);
+    t.strictSame([sent, asked], [[], [['prj_1', { plan: 'free', model: 'cinema', aspect: 'source' }]]]);
   });
 
   t.test('refuses a source that cannot be decoded, and waits for one that is gone', async (t) => {

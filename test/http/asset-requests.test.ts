@@ -94,9 +94,17 @@ async function newUser(plan: PlanName = 'free', used = 0): Promise<string> {
   await store.users.setPlan(id, plan, plan === 'free' ? null : 15);
   for (let n = 0; n < used; n += 1) {
     const resetAt = Date.now() + 1_000_000;
-    const taken = { userId: id, key: `used_${n}:1`, now: Date.now(), limit: used, overage: null, resetAt };
+    const taken = {
+      userId: id,
+      projectId: 'prj_1',
+      key: `used_${n}:1`,
+      now: Date.now(),
+      limit: used,
+      overage: null,
+      resetAt,
+    };
     const hold = await store.quota.take(taken);
-    if (hold !== 'exhausted') await store.quota.settle(id, hold);
+    if (typeof hold === 'object') await store.quota.settle(id, hold);
   }
   return id;
 }

@@ -291,7 +291,15 @@ t.test('sessions', async (t) => {
       hasPassword: true,
     });
     const resetAt = clock.now + 5_000;
-    await store.quota.take({ userId, key: 'ast_1:1', now: clock.now, limit: 5, overage: null, resetAt });
+    await store.quota.take({
+      userId,
+      projectId: 'prj_1',
+      key: 'ast_1:1',
+      now: clock.now,
+      limit: 5,
+      overage: null,
+      resetAt,
+    });
     t.match((await call('GET', '/api/user/me', { cookie })).body, {
       aiGenerationsUsed: 1,
       aiGenerationsResetAt: new Date(resetAt).toISOString(),

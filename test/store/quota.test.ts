@@ -28,6 +28,7 @@ async function newUser(): Promise<string> {
 
 const run = (userId: string, key: string, more: Partial<TakeRun> = {}): TakeRun => ({
   userId,
+  projectId: 'prj_1',
   key,
   now,
   limit: 10,
@@ -38,9 +39,18 @@ const run = (userId: string, key: string, more: Partial<TakeRun> = {}): TakeRun 
 
 async function takeNew(userId: string, key: string, more: Partial<TakeRun> = {}): Promise<Hold> {
   const hold = await quota.take(run(userId, key, more));
-  if (hold === 'exhausted') throw new Error('exhausted');
+  if (typeof hold === 'string') throw new Error(hold);
   return hold;
 }
+
+async function oldHolds(beforeTs: number) {
+  const all: { userId: string; holds: Hold[] }[] = [];
+  for await (const one of quota.withOldHolds(beforeTs)) all.push(one);
+  return all;
+}
+
+/** Ends the cycle that ends now. */
+const endCycle = (userId: string) => quota.endCycle(userId, { startTs: now - 30 * dayMs, endTs: now });
 
 const many = <Result>(count: number, make: (n: number) => Promise<Result>) =>
   Promise.all(Array.from({ length: count }, (_, n) => make(n)));
@@ -48,7 +58,7 @@ const many = <Result>(count: number, make: (n: number) => Promise<Result>) =>
 t.test('of 100 runs at once with a limit of 10, exactly 10 are counted', async (t) => {
   const userId = await newUser();
   const taken = await many(100, (n) => quota.take(run(userId, `ast_${n}:1`)));
-  t.equal(taken.filter((one) => one !== 'exhausted').length, 10);
+  t.equal(taken.filter((one) => typeof one === 'object').length, 10);
   const user = await quota.find(userId);
   t.match(user, { used: 10, resetAt: now + 30 * dayMs });
   t.equal(user?.holds.length, 10);
@@ -89,9 +99,7 @@ t.test(
   async (t) => {
     const userId = await newUser();
     await takeNew(userId, 'ast_1:1');
-    const [old] = await quota
-      .withOldHolds(now, 1_000)
-      .then((all) => all.filter((one) => one.userId === userId));
+    const old = (await oldHolds(now)).find((one) => one.userId === userId);
     const again = await takeNew(userId, 'ast_1:1', { now: now + 60_000 });
     for (const hold of old?.holds ?? []) await quota.giveBack(userId, hold);
     t.match(await quota.find(userId), { used: 1, holds: [{ id: again.id, ts: now + 60_000 }] });
@@ -133,7 +141,7 @@ t.test('overage', async (t) => {
     const userId = await newUser();
     const capped = { limit: 2, overage: { cents: 10, capCents: 55 } };
     const taken = await many(40, (n) => quota.take(run(userId, `ast_${n}:1`, capped)));
-    t.equal(taken.filter((one) => one !== 'exhausted').length, 7, '2 free and 5 for 50 cents');
+    t.equal(taken.filter((one) => typeof one === 'object').length, 7, '2 free and 5 for 50 cents');
     t.match(await quota.find(userId), { used: 7, overageRuns: 5, overageCents: 50 });
     const none = { limit: 2, overage: { cents: 10, capCents: 0 } };
     t.equal(await quota.take(run(userId, 'ast_x:1', none)), 'exhausted');
@@ -151,13 +159,14 @@ t.test('overage', async (t) => {
 t.test('a reset', async (t) => {
   t.test('by many processes at once loses no run of the new cycle', async (t) => {
     const userId = await newUser();
-    await takeNew(userId, 'ast_0:1', { limit: 1, overage: { cents: 10, capCents: null }, resetAt: now });
-    await takeNew(userId, 'ast_00:1', { limit: 1, overage: { cents: 10, capCents: null }, resetAt: now });
+    const before = { now: now - 1, limit: 1, overage: { cents: 10, capCents: null }, resetAt: now };
+    await takeNew(userId, 'ast_0:1', before);
+    await takeNew(userId, 'ast_00:1', before);
     const taken = await many(20, async (n) => {
-      await quota.reset(userId, now, null);
+      await endCycle(userId);
       return quota.take(run(userId, `ast_${n}:2`));
     });
-    t.equal(taken.filter((one) => one !== 'exhausted').length, 10);
+    t.equal(taken.filter((one) => typeof one === 'object').length, 10);
     t.match(await quota.find(userId), {
       used: 10,
       overageRuns: 0,
@@ -169,14 +178,14 @@ t.test('a reset', async (t) => {
   t.test('of a cycle that is not the present one changes nothing', async (t) => {
     const userId = await newUser();
     await takeNew(userId, 'ast_1:1', { resetAt: now + 5 });
-    await quota.reset(userId, now, null);
+    await endCycle(userId);
     t.match(await quota.find(userId), { used: 1, resetAt: now + 5 });
   });
 
   t.test('leaves nothing to give back to the new cycle', async (t) => {
     const userId = await newUser();
-    const old = await takeNew(userId, 'ast_1:1', { resetAt: now });
-    await quota.reset(userId, now, null);
+    const old = await takeNew(userId, 'ast_1:1', { now: now - 1, resetAt: now });
+    await endCycle(userId);
     await takeNew(userId, 'ast_2:1');
     await quota.giveBack(userId, old);
     t.match(await quota.find(userId), { used: 1, holds: [{ key: 'ast_2:1' }] });
@@ -184,17 +193,17 @@ t.test('a reset', async (t) => {
 
   t.test('does not count a run of before once more', async (t) => {
     const userId = await newUser();
-    const old = await takeNew(userId, 'ast_1:1', { resetAt: now });
-    await quota.reset(userId, now, null);
+    const old = await takeNew(userId, 'ast_1:1', { now: now - 1, resetAt: now });
+    await endCycle(userId);
     t.match(await takeNew(userId, 'ast_1:1'), { id: old.id });
     t.match(await quota.find(userId), { used: 0 });
   });
 
   t.test('is not undone by a process whose clock is behind', async (t) => {
     const userId = await newUser();
-    await takeNew(userId, 'ast_1:1', { resetAt: now });
+    await takeNew(userId, 'ast_1:1', { now: now - 1, resetAt: now });
     // One process is past the billing day already, the other one counts a moment before it.
-    await quota.reset(userId, now, null);
+    await endCycle(userId);
     await takeNew(userId, 'ast_2:1', { now, resetAt: now + 30 * dayMs });
     await takeNew(userId, 'ast_3:1', { now: now - 1, resetAt: now });
     t.match(await quota.find(userId), { used: 2, resetAt: now + 30 * dayMs }, 'the new cycle goes on');
@@ -206,8 +215,6 @@ t.test('old holds are found by user, the young ones left out', async (t) => {
   const old = await takeNew(one, 'ast_1:1', { now: now - 90_000 });
   await takeNew(one, 'ast_2:1', { now });
   await takeNew(two, 'ast_3:1', { now });
-  const found = await quota.withOldHolds(now - 60_000, 10);
-  t.strictSame(found, [{ userId: one, holds: [old] }]);
-  t.equal((await quota.withOldHolds(now, 1)).length, 1, 'bounded');
+  t.strictSame(await oldHolds(now - 60_000), [{ userId: one, holds: [old] }]);
   t.equal(await quota.find('usr_nobody'), undefined);
 });
