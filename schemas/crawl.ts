@@ -1,9 +1,11 @@
 /** Brand detection and deep crawl (specification 2 and 4.2). */
 import { z } from 'zod';
+import { ErrorBody } from './errors.ts';
 import { project } from './limits.ts';
 import { BrandConfig } from './project.ts';
 
-export const CrawlRequest = z.object({ domain: z.string().min(1).max(project.domainMaxChars) });
+/** `https://Example.com/path` is understood as `example.com`. */
+export const CrawlRequest = z.object({ domain: z.string().trim().min(1).max(project.domainMaxChars) });
 
 export const DetectBrandResponse = z.object({ brandConfig: BrandConfig });
 
@@ -43,3 +45,6 @@ export const DeepCrawlResult = z.object({
 export type DeepCrawlResult = z.infer<typeof DeepCrawlResult>;
 
 export const DeepCrawlResponse = z.object({ result: DeepCrawlResult });
+
+/** 500 of a deep crawl (specification 7): `detail` says why in a few words. */
+export const DeepCrawlErrorBody = ErrorBody.extend({ detail: z.string().optional() });

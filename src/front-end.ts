@@ -4,9 +4,12 @@ import { randomBytes } from 'node:crypto';
 import { createOAuthAccounts } from './auth/oauth-accounts.ts';
 import { createOAuthFlows } from './auth/oauth-flow.ts';
 import { createOAuthProviders } from './auth/oauth-providers.ts';
+import { askForCrawl } from './brand/crawl-request.ts';
+import { createCrawls } from './brand/crawls.ts';
 import { RequestFailure } from './bus/bus.ts';
 import { accountRoutes } from './http/account.ts';
 import { assetRoutes } from './http/assets.ts';
+import { brandRoutes } from './http/brand.ts';
 import { eventRoutes } from './http/events.ts';
 import { healthRoutes } from './http/health.ts';
 import { mediaRoutes } from './http/media.ts';
@@ -25,8 +28,10 @@ import { startServer } from './http/server.ts';
 import { createAccess, type HttpConfig, type Services } from './http/services.ts';
 import { tokenRoutes } from './http/tokens.ts';
 import { uploadRoutes } from './http/upload.ts';
+import { usageRoutes } from './http/usage.ts';
 import { userRoutes } from './http/user.ts';
 import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
+import { createCrawlQuota } from './quota/crawls.ts';
 import { linkRateLimit } from './quota/limit-link.ts';
 import type { Parts } from './service.ts';
 import { createHubPorts } from './sse/bus-ports.ts';
@@ -50,6 +55,8 @@ export async function startFrontEnd(parts: Parts): Promise<number> {
     ...userRoutes,
     ...accountRoutes,
     ...tokenRoutes,
+    ...usageRoutes,
+    ...brandRoutes,
     ...projectRoutes,
     ...assetRoutes,
     ...uploadRoutes,
@@ -190,6 +197,13 @@ function createServices({
     store,
     storage,
     assets: requests,
+    crawls: createCrawls({
+      store: store.crawls,
+      quota: createCrawlQuota(store, now),
+      askWorker: askForCrawl(bus),
+      now,
+      newId,
+    }),
     uploadKey,
     judgeUrl: outbound.judgeUrl,
     mediaUrl: (key) => `${config.mediaBaseUrl}/${key}`,

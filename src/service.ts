@@ -25,6 +25,9 @@ import { createSlots, type Slots } from './actors/slots.ts';
 import { startWorker } from './actors/worker.ts';
 import { loadKeys } from './auth/key-file.ts';
 import { createSecretBox, deriveKey } from './auth/secret-box.ts';
+import { crawlRequest } from './brand/crawl-request.ts';
+import { createCrawlWork } from './brand/crawl-work.ts';
+import { createSimpleCrawler } from './brand/simple-crawler.ts';
 import { openBus } from './bus/bus.ts';
 import type { Config } from './config.ts';
 import type { EffectDeps } from './effects/deps.ts';
@@ -270,6 +273,8 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
     return makePoster(parts, slots, { project, source });
   });
   opened(serving, async (one) => one.stop());
+  const crawling = bus.serve(crawlRequest, createCrawlWork(createSimpleCrawler(parts.outbound), log));
+  opened(crawling, async (one) => one.stop());
 
   const startedAt = systemClock.monotonic();
   return async () => {

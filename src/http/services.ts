@@ -7,6 +7,7 @@ import { createPasswords, type Passwords } from '../auth/passwords.ts';
 import { createSessions, type Sessions } from '../auth/sessions.ts';
 import { createThrottle, type Throttle } from '../auth/throttle.ts';
 import { createTokens, type Tokens } from '../auth/tokens.ts';
+import type { Crawls } from '../brand/crawls.ts';
 import type { Storage } from '../media/storage.ts';
 import type { OperatorStore } from '../operator/accounts.ts';
 import { createRateLimit, type RateLimit } from '../quota/rate-limit.ts';
@@ -63,11 +64,15 @@ export type Services = Access & {
     | 'mailTokens'
     | 'outbox'
     | 'idempotency'
+    | 'usage'
+    | 'deepCrawls'
   > &
     OperatorStore;
   storage: Storage;
   /** Assets: see asset-requests.ts. */
   assets: AssetRequests;
+  /** Brand detection and deep crawls: see src/brand/crawls.ts. */
+  crawls: Crawls;
   /** Judges a source's address by its text alone: see src/outbound. */
   judgeUrl(text: string): { ok: true } | { ok: false; reason: string };
   /** Storage key of a source that was uploaded here; undefined for an address outside. */

@@ -44,7 +44,8 @@ export function createRunQuota(quota: QuotaStore, now: () => number) {
     async take(found: QuotaUser, project: OverageProject, key: string): Promise<Hold | 'exhausted'> {
       let user: QuotaUser | undefined = found;
       for (let tries = 0; user && tries < maxTries; tries += 1) {
-        const ts = now();
+        // A clock that is behind the one which began the cycle counts at its begin.
+        const ts = Math.max(now(), user.cycleTs ?? 0);
         await endPassedCycle(quota, user, ts);
         const taken = await quota.take({ ...toWish(user, project, ts), key, now: ts });
         if (taken !== 'stale') return taken;

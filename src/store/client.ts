@@ -23,6 +23,8 @@ import { createAssetStore } from './assets.ts';
 import { createAttemptStore } from './attempts.ts';
 import { createAuditStore } from './audit.ts';
 import { createCrawlQuotaStore } from './crawl-quota.ts';
+import { createCrawlStore } from './crawls.ts';
+import { createDeepCrawlStore } from './deep-crawls.ts';
 import { createIdempotencyStore } from './idempotency.ts';
 import { createIdentityStore } from './identities.ts';
 import { createMailOutbox } from './mail-outbox.ts';
@@ -183,6 +185,8 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     usage: createUsageStore(db),
     audit,
     operatorChanges: createOperatorChanges(client, { users, sessions, quota, audit }),
+    crawls: createCrawlStore(db),
+    deepCrawls: createDeepCrawlStore(db, client),
     partitions: createPartitionStore(db),
     secrets: createSecretStore(db, box),
     accounts: createAccountStore(client, { users, projects, sessions, tokens, mailTokens, outbox }),

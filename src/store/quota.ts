@@ -72,7 +72,7 @@ export type TakeRun = {
   only?: Pick<QuotaUser, 'plan' | 'billingDay'>;
 };
 
-/** `stale`: the cycle is over or the plan is another one; to be asked again with what holds now. */
+/** `stale`: `now` is not in the present cycle, or the plan is another one; to be asked again with what holds now. */
 export type Taken = Hold | 'exhausted' | 'stale';
 
 export type PlanChange = Pick<QuotaUser, 'plan' | 'billingDay' | 'resetAt'> & { crawlsResetAt: number };
@@ -90,13 +90,13 @@ export function createQuotaStore(db: Db) {
   const take = async (wish: TakeRun): Promise<Taken> => {
     const { userId, key, now, only } = wish;
     const user = await users.findOneAndUpdate({ _id: userId, ...only }, [{ $replaceWith: taking(wish) }], {
-      projection: { holds: { $elemMatch: { key } }, resetAt: 1 },
+      projection: { holds: { $elemMatch: { key } }, resetAt: 1, cycleTs: 1 },
       returnDocument: 'after',
       ...durable,
     });
     if (!user) return only ? 'stale' : 'exhausted';
-    const isOver = user.resetAt !== null && user.resetAt <= now;
-    return user.holds?.[0] ?? (isOver ? 'stale' : 'exhausted');
+    const isElsewhen = (user.resetAt !== null && user.resetAt <= now) || (user.cycleTs ?? 0) > now;
+    return user.holds?.[0] ?? (isElsewhen ? 'stale' : 'exhausted');
   };
 
   const remove = async (userId: string, which: Partial<Hold>): Promise<void> => {
@@ -203,6 +203,8 @@ const batchSize = 100;
 function taking({ projectId, key, now, limit, overage, resetAt }: TakeRun): Document {
   const hold: Hold = { key, id: newId('hld'), ts: now, project: projectId, overageCents: 0 };
   const isOver = { $and: [{ $gt: ['$resetAt', null] }, { $lte: ['$resetAt', now] }] };
+  // Somebody whose clock is ahead has begun the next cycle: this time would end it at once.
+  const isBehind = { $gt: [orZero('$cycleTs'), now] };
   const included = { $subtract: [orZero('$used'), orZero('$overageRuns')] };
   const count = (one: Hold) => ({ $mergeObjects: ['$$ROOT', counting(one, resetAt)] });
   const paid = { ...hold, overageCents: overage?.cents ?? 0 };
@@ -211,15 +213,13 @@ function taking({ projectId, key, now, limit, overage, resetAt }: TakeRun): Docu
   // Made young again: whoever asks goes on with it, and the sweeper must not end it under their hands.
   const held = { $mergeObjects: ['$$ROOT', { holds: renewed(key, now) }] };
   const isHeld = { $in: [{ $literal: key }, '$holds.key'] };
-  return { $cond: [isHeld, held, { $cond: [isOver, '$$ROOT', open] }] };
+  return { $cond: [isHeld, held, { $cond: [{ $or: [isOver, isBehind] }, '$$ROOT', open] }] };
 }
 
 /** What one more run changes. */
 function counting(hold: Hold, resetAt: number): Document {
   const { project, ts, overageCents } = hold;
   const isOverage = overageCents > 0;
-  // Somebody whose clock is ahead has begun the next cycle: a reset time from before it would end it at once.
-  const isBehind = { $gt: [orZero('$cycleTs'), ts] };
   const totals = (field: string): Document => ({
     runs: plus(`${field}.runs`, 1),
     overageRuns: plus(`${field}.overageRuns`, isOverage ? 1 : 0),
@@ -230,7 +230,7 @@ function counting(hold: Hold, resetAt: number): Document {
     overageRuns: plus('$overageRuns', isOverage ? 1 : 0),
     overageCents: plus('$overageCents', overageCents),
     // Of two runs at once the later one moves it, whichever is written last.
-    resetAt: { $cond: [isBehind, '$resetAt', { $max: ['$resetAt', resetAt] }] },
+    resetAt: { $max: ['$resetAt', resetAt] },
     firstRunTs: { $ifNull: ['$firstRunTs', ts] },
     lastRunTs: { $max: ['$lastRunTs', ts] },
     byProject: inBucket(project, totals),

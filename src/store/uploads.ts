@@ -22,7 +22,20 @@ const durable = { writeConcern: { w: 'majority', journal: true } } as const;
 export function createUploadStore(db: Db) {
   const uploads: Collection<UploadDocument> = db.collection('uploads');
 
+  const unusedBytes = async (userId: string): Promise<number> => {
+    const [sum] = await uploads
+      .aggregate<{ bytes: number }>(
+        [{ $match: { userId: userId, isUsed: false } }, { $group: { _id: null, bytes: { $sum: '$bytes' } } }],
+        { readConcern: { level: 'majority' } },
+      )
+      .toArray();
+    return sum?.bytes ?? 0;
+  };
+
   return {
+    /** Bytes of a user's uploads that no asset uses. */
+    unusedBytes,
+
     async ensureIndexes(): Promise<void> {
       await uploads.createIndexes([
         { key: { userId: 1, isUsed: 1, bytes: 1 } },
@@ -40,16 +53,7 @@ export function createUploadStore(db: Db) {
     async reserve(upload: Omit<UploadRecord, 'key' | 'isUsed'>, maxUnusedBytes: number): Promise<boolean> {
       const { id, ...rest } = upload;
       await uploads.insertOne({ _id: id, ...rest, key: null, isUsed: false }, durable);
-      const [sum] = await uploads
-        .aggregate<{ bytes: number }>(
-          [
-            { $match: { userId: upload.userId, isUsed: false } },
-            { $group: { _id: null, bytes: { $sum: '$bytes' } } },
-          ],
-          { readConcern: { level: 'majority' } },
-        )
-        .toArray();
-      if ((sum?.bytes ?? 0) <= maxUnusedBytes) return true;
+      if ((await unusedBytes(upload.userId)) <= maxUnusedBytes) return true;
       await uploads.deleteOne({ _id: id }, durable);
       return false;
     },

@@ -1,0 +1,192 @@
+/**
+ * `npm run bench quota -- --times 20`: three front ends in processes of their own race for the last runs of a month.
+ *
+ * 500 first hits of new proxy URLs at once, of one project whose user has exactly 100 runs left: exactly 100 are
+ * accepted, the others answered 429, 100 assets made. Prints one JSON line; exit code 1 when one round is not exact.
+ * With MONGODB_URL and NATS_URL it uses those servers, else it starts its own.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { Agent, request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { plans } from '../../schemas/plans.ts';
+import { freePort } from '../demo/free-port.ts';
+import { startEmbedded } from '../embedded/embedded.ts';
+import { createLog } from '../log.ts';
+import { openStore, type Store } from '../store/client.ts';
+import { newId } from '../store/ids.ts';
+import { report, spread } from './cpu.ts';
+
+const main = fileURLToPath(new URL('../main.js', import.meta.url));
+const processes = 3;
+const requests = 500;
+const left = plans.pro.generationsPerMonth;
+const startMs = 60_000;
+const origin = 'https://example.com';
+
+const { values } = parseArgs({ options: { times: { type: 'string', default: '20' } } });
+const times = Number(values.times);
+
+type Round = { accepted: number; refused: number; others: number; used: number; assets: number; ms: number };
+
+async function run(): Promise<boolean> {
+  const folder = await mkdtemp(join(tmpdir(), 'quota-'));
+  const { mongodbUrl, natsUrl, stop } = await servers(join(folder, 'servers'));
+  const database = newId('race');
+  const store = await openStore(mongodbUrl, database, { log: createLog('silent') });
+  const fronts: Front[] = [];
+  try {
+    const shared = {
+      MONGODB_URL: mongodbUrl,
+      NATS_URL: natsUrl,
+      MONGODB_DATABASE: database,
+      NATS_PREFIX: `${database}.`,
+    };
+    for (let n = 0; n < processes; n += 1) fronts.push(await startFront(join(folder, String(n)), shared));
+    await Promise.all(fronts.map(untilReady));
+    const rounds: Round[] = [];
+    for (let n = 0; n < times; n += 1) rounds.push(await race(store, fronts, n));
+    const inexact = rounds.filter((round) => !isExact(round));
+    const ms = spread(rounds.map((round) => round.ms));
+    report({
+      bench: 'quota',
+      rounds: rounds.length,
+      processes,
+      requests,
+      left,
+      exact: rounds.length - inexact.length,
+      ms,
+      inexact,
+    });
+    return inexact.length === 0;
+  } finally {
+    await Promise.all(fronts.map(endFront));
+    await store.close();
+    await stop();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+function isExact({ accepted, refused, others, used, assets }: Round): boolean {
+  return accepted === left && refused === requests - left && others === 0 && used === left && assets === left;
+}
+
+type Front = { base: string; child: ChildProcess };
+
+async function servers(dataDir: string) {
+  const { MONGODB_URL, NATS_URL } = process.env;
+  if (MONGODB_URL && NATS_URL)
+    return { mongodbUrl: MONGODB_URL, natsUrl: NATS_URL, stop: async () => undefined };
+  const embedded = await startEmbedded({
+    dataDir,
+    log: createLog('silent'),
+    mongodb: true,
+    nats: true,
+    onExit: (name, code) => console.error(`${name} ended by itself (${code})`),
+  });
+  return {
+    mongodbUrl: embedded.mongodbUrl ?? '',
+    natsUrl: embedded.natsUrl ?? '',
+    stop: () => embedded.stop(),
+  };
+}
+
+async function startFront(dataDir: string, shared: Record<string, string>): Promise<Front> {
+  const port = await freePort();
+  const env = {
+    ...process.env,
+    ...shared,
+    DATA_DIR: dataDir,
+    PORT: String(port),
+    ROLE: 'http',
+    LOG_LEVEL: 'error',
+  };
+  const child = spawn(process.execPath, [main], { env, stdio: ['ignore', 'ignore', 'inherit'] });
+  return { base: `http://127.0.0.1:${port}`, child };
+}
+
+async function untilReady({ base, child }: Front): Promise<void> {
+  for (const until = performance.now() + startMs; performance.now() < until; await sleep(100)) {
+    if (child.exitCode !== null) throw new Error('a front end ended by itself');
+    const answer = await fetch(`${base}/readyz`).catch(() => undefined);
+    if (answer?.status === 200) return;
+  }
+  throw new Error('a front end did not start in time');
+}
+
+async function endFront({ child }: Front): Promise<void> {
+  child.kill('SIGTERM');
+  if (child.exitCode === null) await once(child, 'exit');
+}
+
+/** One user, one project, all requests at once, spread over the processes. */
+async function race(store: Store, fronts: Front[], round: number): Promise<Round> {
+  const userId = newId('usr');
+  const projectId = newId('prj');
+  const proxyKey = `pk_${newId('x').slice(2)}race`;
+  const createdTs = Date.now();
+  await store.accounts.create(
+    { id: userId, email: `${userId}@example.com`, name: 'Race', passwordHash: null, createdTs },
+    { id: projectId, userId, name: 'Race', createdTs, isDefault: true },
+  );
+  await store.users.setPlan(userId, 'pro', 1);
+  await store.projects.configureProxy(
+    projectId,
+    userId,
+    { allowedOrigins: [origin] },
+    { proxyKey },
+    createdTs,
+  );
+
+  const agent = new Agent({ keepAlive: true, maxSockets: requests });
+  const startedAt = performance.now();
+  const answers = await Promise.all(
+    Array.from({ length: requests }, (_, n) => {
+      const source = Buffer.from(`https://example.com/${round}/${n}.png`).toString('base64url');
+      return ask(`${fronts[n % fronts.length]?.base}/v1/${proxyKey}/${source}.mp4`, agent);
+    }),
+  );
+  const ms = performance.now() - startedAt;
+  agent.destroy();
+  const accepted = answers.filter(({ status }) => status === 202).length;
+  const refused = answers.filter(({ status, body }) => status === 429 && isRefusal(body)).length;
+  return {
+    accepted,
+    refused,
+    others: requests - accepted - refused,
+    used: (await store.quota.find(userId))?.used ?? 0,
+    assets: await store.assets.count([projectId]),
+    ms,
+  };
+}
+
+/** The body that the specification has for an exhausted quota; on a paid plan its text says why. */
+function isRefusal(body: string): boolean {
+  const { error, upgrade_url } = JSON.parse(body) as Record<string, unknown>;
+  return (
+    String(error).startsWith('monthly limit reached') && String(upgrade_url).endsWith('/dashboard/billing')
+  );
+}
+
+/** Not fetch: its pool would send a few at a time. */
+function ask(url: string, agent: Agent): Promise<{ status: number; body: string }> {
+  return new Promise((resolve, reject) => {
+    const sent = request(url, { agent, headers: { origin } }, (answer) => {
+      const chunks: Buffer[] = [];
+      answer.on('data', (chunk: Buffer) => chunks.push(chunk));
+      answer.on('error', reject);
+      answer.on('end', () =>
+        resolve({ status: answer.statusCode ?? 0, body: Buffer.concat(chunks).toString() }),
+      );
+    });
+    sent.on('error', reject);
+    sent.end();
+  });
+}
+
+process.exitCode = (await run()) ? 0 : 1;
