@@ -16,7 +16,6 @@ import {
   runtime,
   upload as uploadLimits,
 } from '../schemas/limits.ts';
-import { type PlanName, plans } from '../schemas/plans.ts';
 import { createAssetKind } from './actors/asset.ts';
 import { every, sleep, systemClock } from './actors/clock.ts';
 import { startOwner } from './actors/owner.ts';

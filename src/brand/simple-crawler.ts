@@ -139,7 +139,7 @@ function ruleOf(css: string, selector: string): string {
 /** The first font family that is a name. */
 function familyIn(css: string): string | undefined {
   const [, name] =
-    /font-family\s{0,9}:\s{0,9}["']?(?!inherit|initial|unset|var\()([^"',;}]{1,60})/i.exec(css) ?? [];
+    /font-family\s{0,9}:\s{0,9}(?!\s|inherit|initial|unset|var\()["']?([^"',;}]{1,60})/i.exec(css) ?? [];
   return name?.trim();
 }
 

@@ -125,7 +125,13 @@ export function createAssetRequests({
     const wanted = identityHash(project.id, run);
     const existingId = await assets.resolved(wanted);
     const existing = existingId && (await find(existingId));
-    if (!existing) return create(project, user, run, { wanted, wish, askedId });
+    if (!existing) {
+      const ids = { wanted, wish, askedId };
+      const created = await runs.inTurn(user._id, async (fresh) =>
+        fresh ? create(project, fresh, run, ids) : exhausted('free', project),
+      );
+      return created === 'busy' ? { outcome: created, retryAfterMs: appliedWithinMs } : created;
+    }
     await assets.resolve(wish, existing.id, project.id);
     return { outcome: 'existing', asset: existing };
   };

@@ -9,10 +9,9 @@
 import type { Aspect, Model } from '../../schemas/asset.ts';
 import { usage as limits } from '../../schemas/limits.ts';
 import { type PlanName, plans } from '../../schemas/plans.ts';
+import { createLimiter, LimitError, type Limiter } from '../sse/limiter.ts';
 import { type Hold, otherProjects, type QuotaStore, type QuotaUser, type RunTotals } from '../store/quota.ts';
 import { billingMonth, resetAfterRun, startOfCycle } from './cycle.ts';
-
-export type RunQuota = ReturnType<typeof createRunQuota>;
 
 /** What of a project decides about runs past the quota. */
 export type OverageProject = { id: string; overageEnabled: boolean; overageCapCents: number | null };
@@ -25,15 +24,41 @@ export type RunsNow = RunTotals & {
   startTs: number | null;
 };
 
+/**
+ * New runs of one user that a process accepts at once. They all write the user's document and are in each other's
+ * way: a burst of hundreds at once would take every connection to the store for as long as it lasts.
+ */
+const maxAtOnce = 8;
+/** More that wait are told to come again. */
+const maxWaiting = 2_000;
 /** Times that a count is tried while the cycle or the plan changes under it. */
 const maxTries = 10;
 
 export function createRunQuota(quota: QuotaStore, now: () => number) {
+  const lines = new Map<string, Limiter>();
+
   return {
     /** Whether a run would be accepted now. Writes nothing: a flood of refused runs must leave nothing behind. */
     isOpen(user: QuotaUser, project: OverageProject): boolean {
       const runs = runsOf(user, now());
       return hasRoom(user, runs) || hasOverage(user, project, runs);
+    },
+
+    /** Accepts a run in the user's turn, which is handed the user as of then. Answers `busy` when too many wait. */
+    async inTurn<Result>(
+      userId: string,
+      accept: (user: QuotaUser | undefined) => Promise<Result>,
+    ): Promise<Result | 'busy'> {
+      const line = lines.get(userId) ?? createLimiter(maxAtOnce, maxWaiting);
+      lines.set(userId, line);
+      try {
+        return await line.run(async () => accept(await quota.find(userId)));
+      } catch (cause) {
+        if (cause instanceof LimitError) return 'busy';
+        throw cause;
+      } finally {
+        if (line.isIdle) lines.delete(userId);
+      }
     },
 
     /**

@@ -1,7 +1,13 @@
 /** When a quota resets, against a calendar that is walked day by day. */
 import fc from 'fast-check';
 import t from 'tap';
-import { nextBillingDay, resetAfterRun } from '../../src/quota/cycle.ts';
+import {
+  billingMonth,
+  crawlMonth,
+  nextBillingDay,
+  resetAfterRun,
+  startOfCycle,
+} from '../../src/quota/cycle.ts';
 
 const dayMs = 86_400_000;
 const utc = (text: string) => Date.parse(`${text}Z`);
@@ -78,4 +84,41 @@ t.test('free: 30 days after the run; paid: the billing day, or 30 days as long a
   t.equal(iso(resetAfterRun('pro', 10, now)), '2026-03-10T00:00:00.000Z');
   t.equal(iso(resetAfterRun('team', 11, now)), '2026-02-11T00:00:00.000Z');
   t.equal(resetAfterRun('pro', null, now), now + 30 * dayMs);
+});
+
+t.test('billing months follow each other without a gap, and each moment lies in one', async (t) => {
+  fc.assert(
+    fc.property(billingDays, moments, (billingDay, now) => {
+      const { startTs, endTs } = billingMonth(billingDay, now);
+      return (
+        startTs <= now &&
+        now < endTs &&
+        billingMonth(billingDay, startTs - 1).endTs === startTs &&
+        billingMonth(billingDay, endTs).startTs === endTs &&
+        nextBillingDay(billingDay, startTs - 1) === startTs
+      );
+    }),
+    { numRuns: 3_000 },
+  );
+  t.pass();
+});
+
+t.test('a cycle starts on the billing day before its first run, on Free with that run', async (t) => {
+  const firstRun = utc('2026-03-10T12:00:00');
+  t.equal(startOfCycle('free', 5, firstRun), firstRun);
+  t.equal(startOfCycle('pro', null, firstRun), firstRun);
+  t.equal(iso(startOfCycle('pro', 31, firstRun)), '2026-02-28T00:00:00.000Z');
+  t.equal(iso(startOfCycle('team', 10, firstRun)), '2026-03-10T00:00:00.000Z');
+});
+
+t.test('crawls: months of the calendar on Free, of billing on paid plans', async (t) => {
+  const span = (...args: Parameters<typeof crawlMonth>) => {
+    const { startTs, endTs } = crawlMonth(...args);
+    return [iso(startTs), iso(endTs)];
+  };
+  const [january, february] = ['2026-01-01T00:00:00.000Z', '2026-02-01T00:00:00.000Z'];
+  t.strictSame(span('free', 15, utc('2026-01-31T23:59:59.999')), [january, february]);
+  t.strictSame(span('pro', null, utc('2026-01-31T23:59:59.999')), [january, february]);
+  const month = ['2026-02-28T00:00:00.000Z', '2026-03-30T00:00:00.000Z'];
+  t.strictSame(span('team', 30, utc('2026-03-01T00:00:00')), month);
 });

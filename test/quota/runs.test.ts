@@ -71,7 +71,7 @@ function createRules(start: string) {
         Array.from({ length: count }, (_, n) => rules.take(user, project, `ast_${runs}_${n}:1`)),
       );
       runs += 1;
-      return taken.filter((one) => one !== 'exhausted').length;
+      return taken.filter((one) => typeof one === 'object').length;
     },
     /** As after so many runs, without making them one by one. */
     async use(userId: string, count: number): Promise<void> {
