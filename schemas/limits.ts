@@ -206,6 +206,13 @@ export const perMinute = {
 /** Bodies and headers of requests (specification 7, decisions 9). */
 export const http = {
   maxJsonBytes: 1024 * 1024,
+  /** Path and headers together; one that comes in pieces is refused by the parser past 4 KB. */
+  maxHeadBytes: 32 * 1024,
+  /** Longest time for a body that is kept in memory, and for one that is streamed. */
+  bodyMs: 30_000,
+  streamMs: 5 * 60_000,
+  /** Longest silence within a body. The parser itself hangs up without a word after 8 to 12 seconds. */
+  bodySilenceMs: 6_000,
   requestIdMinChars: 4,
   requestIdMaxChars: 64,
   stopMs: 10_000,

@@ -28,13 +28,18 @@ export type BodyOwner = {
   onAborted(listener: () => void): void;
 };
 
+/** How long bodies may take; tests hand in shorter times. */
+export type BodyTimes = { [Name in 'bodyMs' | 'streamMs' | 'bodySilenceMs']: number };
+
+/** A streamed body that came too slowly to its end: the client's doing, answered by 408. */
+export class SlowBodyError extends Error {
+  override readonly name = 'SlowBodyError';
+}
+
 /** Bytes thrown away for the sake of an answer that arrives. */
 const maxDrainedBytes = 32 * 1024 * 1024;
-const drainMs = 10_000;
-/** Longest time for a body that is kept in memory. */
-const bodyMs = 30_000;
-/** Longest time for a streamed body. */
-const streamMs = 5 * 60_000;
+/** Less than the parser's own patience with a client that sends nothing: see watchPace. */
+const drainMs = 5_000;
 /** A reader that is behind by more makes the connection wait. */
 const maxQueuedBytes = 256 * 1024;
 
@@ -43,24 +48,29 @@ const maxQueuedBytes = 256 * 1024;
  *
  * @param length as announced: what is announced too large is not waited for.
  */
-export function collectBody(owner: BodyOwner, length: number | undefined, maxBytes: number): Promise<Body> {
+export function collectBody(
+  owner: BodyOwner,
+  length: number | undefined,
+  maxBytes: number,
+  times: BodyTimes,
+): Promise<Body> {
   return new Promise((resolve) => {
     const pieces: Buffer[] = [];
     let bytes = 0;
     let isDone = false;
-    let timer: NodeJS.Timeout | undefined;
     const finish = (body: Body) => {
       isDone = true;
-      clearTimeout(timer);
+      pace.stop();
       resolve(body);
     };
     const overdue = () => finish(bytes > maxBytes ? unread : { kind: 'too slow' });
+    const pace = watchPace(owner, times.bodyMs, times.bodySilenceMs, overdue);
     const add = (chunk: ArrayBuffer, isLast: boolean) => {
       bytes += chunk.byteLength;
       if (bytes <= maxBytes) pieces.push(copyOf(chunk));
       else pieces.length = 0;
       if (bytes > maxBytes + maxDrainedBytes) finish(unread);
-      else if (!isLast) timer ??= setTimeout(overdue, bodyMs).unref();
+      else if (!isLast) pace.heard();
       else if (bytes > maxBytes) finish({ kind: 'too large', isDrained: true });
       else finish({ kind: 'whole', bytes: join(pieces) });
     };
@@ -82,7 +92,8 @@ const unread: Body = { kind: 'too large', isDrained: false };
  */
 export function streamBody(
   owner: BodyOwner,
-  head: { contentType: string; length: number | undefined },
+  { contentType, length }: { contentType: string; length: number | undefined },
+  times: BodyTimes,
 ): BodyStream & { finish(): Promise<boolean> } {
   const queue: Buffer[] = [];
   let queuedBytes = 0;
@@ -101,18 +112,21 @@ export function streamBody(
     new Promise<void>((resolve) => {
       wake = resolve;
     });
-  const fail = (message: string) => {
-    failure ??= new Error(message);
+  const fail = (error: Error) => {
+    failure ??= error;
     notify();
   };
-  const timer = setTimeout(() => fail('the body took too long'), streamMs);
+  const overdue = () => fail(new SlowBodyError('the body took too long'));
+  const pace = watchPace(owner, times.streamMs, times.bodySilenceMs, overdue, () => isPaused);
   const resume = () => {
-    if (isPaused && owner.isOpen) owner.res.resume();
+    if (!isPaused) return;
     isPaused = false;
+    if (owner.isOpen) owner.res.resume();
+    pace.heard();
   };
   owner.onAborted(() => {
-    clearTimeout(timer);
-    fail('the client went away');
+    pace.stop();
+    fail(new Error('the client went away'));
   });
   owner.res.onData((chunk, last) => {
     isLast = last;
@@ -121,11 +135,11 @@ export function streamBody(
       queue.push(copyOf(chunk));
       queuedBytes += chunk.byteLength;
     }
-    if (last) clearTimeout(timer);
+    if (last) pace.stop();
     else if (queuedBytes > maxQueuedBytes && !isPaused) {
       isPaused = true;
       owner.res.pause();
-    }
+    } else if (!failure) pace.heard();
     notify();
   });
 
@@ -147,21 +161,62 @@ export function streamBody(
   }
 
   return {
-    ...head,
+    contentType,
+    length,
     chunks: { [Symbol.asyncIterator]: read },
     async finish() {
       isDraining = true;
       queue.length = 0;
       queuedBytes = 0;
-      const limit = setTimeout(() => fail('the body took too long'), drainMs);
+      const limit = setTimeout(overdue, drainMs);
       resume();
       while (!isLast && !failure && drainedBytes <= maxDrainedBytes) await changed();
       clearTimeout(limit);
-      clearTimeout(timer);
+      pace.stop();
       return isLast;
     },
   };
 }
+
+/**
+ * Calls `overdue` when a body has been silent for too long or is not complete in time. The parser hangs up without
+ * a word on clients slower than 16 KB/s; being paused for a moment makes it begin its count anew.
+ */
+function watchPace(
+  owner: BodyOwner,
+  totalMs: number,
+  silenceMs: number,
+  overdue: () => void,
+  isPaused: () => boolean = () => false,
+) {
+  const startedAt = performance.now();
+  let refreshedAt = startedAt;
+  const isLate = () => performance.now() - startedAt >= totalMs;
+  const check = () => {
+    // A reader of ours that is behind is not the client's silence.
+    if (isPaused() && !isLate()) timer.refresh();
+    else overdue();
+  };
+  const timer = setTimeout(check, Math.min(silenceMs, totalMs)).unref();
+  return {
+    /** To be called for each piece. */
+    heard() {
+      if (isLate()) {
+        overdue();
+        return;
+      }
+      timer.refresh();
+      const now = performance.now();
+      if (now - refreshedAt < refreshMs || isPaused() || !owner.isOpen) return;
+      refreshedAt = now;
+      owner.res.pause();
+      owner.res.resume();
+    },
+    stop: () => clearTimeout(timer),
+  };
+}
+
+const refreshMs = 1_000;
 
 /** uWebSockets.js takes a chunk's memory back when the callback returns. */
 function copyOf(chunk: ArrayBuffer): Buffer {

@@ -68,14 +68,15 @@ export function createOpenApi(routes: readonly AnyRoute[], baseUrl: string): Ope
  * for all routes of its kind.
  */
 export function responsesOf(route: Route): Responses {
-  const all: Responses = { 400: ValidationErrorBody, 500: ErrorBody, 503: ErrorBody };
+  const all: Responses = { 400: ValidationErrorBody, 431: ErrorBody, 500: ErrorBody, 503: ErrorBody };
   if (route.auth === 'operator') all[404] = ErrorBody;
   if (route.auth === 'session' || route.auth === 'cookie') all[401] = ErrorBody;
   if (route.auth === 'cookie') all[403] = ErrorBody;
   if (route.auth !== 'none') all[429] = RetryErrorBody;
   if (route.idempotent) Object.assign(all, { 409: ErrorBody, 422: ErrorBody });
-  if (route.method !== 'get') Object.assign(all, { 403: ErrorBody, 413: ErrorBody });
-  if (route.method !== 'get' && !route.stream) Object.assign(all, { 408: ErrorBody, 415: ErrorBody });
+  if (route.method !== 'get') {
+    Object.assign(all, { 403: ErrorBody, 408: ErrorBody, 413: ErrorBody, 415: ErrorBody });
+  }
   for (const [status, schema] of Object.entries(route.responses)) {
     const common = all[Number(status)];
     all[Number(status)] = common && common !== schema ? z.union([schema, common]) : schema;
@@ -204,6 +205,7 @@ const descriptions: Record<number, string> = {
   415: 'Unsupported type',
   422: 'The Idempotency-Key was used for another request',
   429: 'Rate limited, or the monthly limit is reached',
+  431: 'The head of the request is too large',
   500: 'Internal error',
   503: 'Unavailable or busy: try again',
 };

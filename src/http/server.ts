@@ -14,7 +14,7 @@ import type { Session } from '../auth/sessions.ts';
 import { StorageError } from '../media/storage.ts';
 import { isStoreOutage } from '../store/client.ts';
 import { addressOf } from './address.ts';
-import { type Body, collectBody, streamBody } from './body.ts';
+import { type Body, type BodyTimes, collectBody, SlowBodyError, streamBody } from './body.ts';
 import { type Credential, findSession, readCredential, unauthorized } from './credential.ts';
 import {
   type Answer,
@@ -24,7 +24,7 @@ import {
   type ExchangeHost,
   OpenExchange,
 } from './exchange.ts';
-import { type Head, readHead } from './head.ts';
+import { type Fault, type Head, readHead } from './head.ts';
 import { answerOnce, fingerprintOf } from './idempotency.ts';
 import { isJson, parseJson } from './json.ts';
 import { rateLimited, rateLines, takeTurn } from './rate-policy.ts';
@@ -39,6 +39,8 @@ export type ServerOptions = {
   services: Services;
   /** Lets several processes share the port. */
   sharePort?: boolean;
+  /** How long bodies may take; those of the contract when absent. */
+  bodyTimes?: BodyTimes;
 };
 
 export type Server = {
@@ -50,10 +52,15 @@ export type Server = {
 /** @throws when the binary of uWebSockets.js is not the real one, or the port is not to be had. */
 export async function startServer(options: ServerOptions): Promise<Server> {
   checkBinary(uws, process.versions.modules);
-  const { services, routes, host, port, sharePort = false } = options;
+  const { services, routes, host, port, sharePort = false, bodyTimes = limits } = options;
   const app = uws.App();
   const running = createRunning(services);
-  const context: Context = { services, running, warnForwarded: createForwardedWarning(services) };
+  const context: Context = {
+    services,
+    running,
+    bodyTimes,
+    warnForwarded: createForwardedWarning(services),
+  };
   for (const route of routes) register(app, route, context);
   registerRest(app, routes, context);
 
@@ -83,7 +90,12 @@ export function checkBinary(loaded: { App: unknown }, modules: string): void {
 }
 
 type App = ReturnType<typeof uws.App>;
-type Context = { services: Services; running: Running; warnForwarded(forwardedFor: string): void };
+type Context = {
+  services: Services;
+  running: Running;
+  bodyTimes: BodyTimes;
+  warnForwarded(forwardedFor: string): void;
+};
 
 const methodNames = {
   get: 'get',
@@ -137,7 +149,7 @@ function handleRest(res: HttpResponse, req: HttpRequest, context: Context, answe
   const isHead = req.getMethod() === 'head';
   const isOptions = req.getMethod() === 'options' && answer.status === 405;
   if (head.fault) {
-    refuse(exchange, head.fault);
+    refuse(exchange, head.fault, isHead);
     return;
   }
   answerJson(exchange, isOptions ? { status: 204, headers: answer.headers ?? {} } : answer, { isHead });
@@ -147,7 +159,7 @@ function handleRaw(route: RawRoute, res: HttpResponse, req: HttpRequest, context
   const head = readHead(req);
   const exchange = context.running.open(res, head.requestId, route.path, route.method);
   if (head.fault) {
-    refuse(exchange, head.fault);
+    refuse(exchange, head.fault, route.method === 'head');
     return;
   }
   try {
@@ -181,7 +193,7 @@ function handleJson(
   const head = readHead(req);
   const exchange = context.running.open(res, head.requestId, route.path, isHead ? 'head' : route.method);
   if (head.fault) {
-    refuse(exchange, head.fault);
+    refuse(exchange, head.fault, isHead);
     return;
   }
   context.warnForwarded(head.forwardedFor);
@@ -191,11 +203,11 @@ function handleJson(
     exchange,
     params: route.params.map((_, index) => req.getParameter(index)),
     query: req.getQuery() ?? '',
-    stream: route.stream ? streamBody(exchange, head) : undefined,
+    stream: route.stream ? streamBody(exchange, head, context.bodyTimes) : undefined,
     body:
       route.stream || route.method === 'get'
         ? undefined
-        : collectBody(exchange, head.length, limits.maxJsonBytes),
+        : collectBody(exchange, head.length, limits.maxJsonBytes, context.bodyTimes),
     isHead,
     context,
   };
@@ -242,6 +254,7 @@ async function judge(
     incoming.exchange.rateLimit = rateLines(services, route.policy, turn);
     if (turn.waitMs > 0) return rateLimited(turn);
   }
+  if (route.method !== 'get' && !plainEncoding.test(head.contentEncoding)) return encoded;
 
   const input = await toInput(incoming, session, credential);
   if ('status' in input) return input;
@@ -299,6 +312,14 @@ async function handle(incoming: Incoming, input: RouteInput): Promise<Answer> {
   );
 }
 
+/** What a body may be packed in (RFC 9110, 8.4): nothing. */
+const plainEncoding = /^\s*(?:identity)?\s*$/i;
+const encoded: Answer = {
+  status: 415,
+  body: { error: 'the body must not be encoded' },
+  headers: { 'Accept-Encoding': 'identity' },
+};
+
 type Refused = Answer & { close?: boolean };
 
 async function toInput(
@@ -309,8 +330,6 @@ async function toInput(
   const { route, exchange, head, stream, context } = incoming;
   const body = incoming.body && (await readBody(incoming.body, head, route));
   if (body && 'status' in body) return body;
-  const params = decodeParams(incoming);
-  if (!params) return { status: 404, body: { error: 'not found' } };
   const query = check(route.query, route.query && Object.fromEntries(new URLSearchParams(incoming.query)));
   if ('status' in query) return query;
   const parsed = check(route.body, body?.value);
@@ -323,7 +342,7 @@ async function toInput(
   input.body = parsed.value;
   input.stream = stream;
   // The path's own parameters, whose names routes choose.
-  return { value: Object.assign(input, params) as unknown as RouteInput };
+  return { value: Object.assign(input, decodeParams(incoming)) as unknown as RouteInput };
 }
 
 /** A class for the same reason as OpenExchange: `signal` and `address` are made only when asked for. */
@@ -370,7 +389,7 @@ async function readBody(
     case 'aborted':
       return { status: clientGone };
     case 'too slow':
-      return { status: 408, body: { error: 'the body took too long' }, close: true };
+      return { ...tooSlow, close: true };
     case 'too large':
       return { status: 413, body: { error: 'the body is larger than 1 MB' }, close: !body.isDrained };
     case 'whole':
@@ -384,13 +403,9 @@ async function readBody(
   return json.ok ? { value: json.value } : { status: 400, body: { error: json.reason } };
 }
 
-function decodeParams({ route, params }: Incoming): Record<string, string> | undefined {
-  try {
-    return Object.fromEntries(params.map((text, index) => [route.params[index], decodeURIComponent(text)]));
-  } catch {
-    // Half an escape is nobody's id.
-    return undefined;
-  }
+/** The head was refused if an escape is not UTF-8. */
+function decodeParams({ route, params }: Incoming): Record<string, string> {
+  return Object.fromEntries(params.map((text, index) => [route.params[index], decodeURIComponent(text)]));
 }
 
 /** A value as its schema has it, or the 400 that says what is wrong with it. */
@@ -409,10 +424,13 @@ function check(schema: z.ZodType | undefined, value: unknown): Refused | { value
 }
 
 const maxIssues = 50;
+const tooSlow = { status: 408, body: { error: 'the body took too long' } };
 
 /** A head that two servers could read in two ways: nothing that follows on its connection can be trusted. */
-function refuse(exchange: Exchange, fault: string): void {
-  answerJson(exchange, { status: 400, body: { error: fault } }, { close: true });
+function refuse(exchange: Exchange, { status, error }: Fault, isHead: boolean): void {
+  // It tells nothing, so pages of any origin may read it: those of the proxy must.
+  const headers = { 'Access-Control-Allow-Origin': '*' };
+  answerJson(exchange, { status, body: { error }, headers }, { close: true, isHead });
 }
 
 function answerFailure(exchange: Exchange, cause: unknown): void {
@@ -436,6 +454,7 @@ function toAnswer(cause: unknown): Answer {
       headers: { 'Retry-After': toSeconds(retryAfterMs) },
     };
   }
+  if (cause instanceof SlowBodyError) return tooSlow;
   if (isOutage(cause)) {
     return { status: 503, body: { error: 'unavailable' }, headers: { 'Retry-After': outageRetrySeconds } };
   }

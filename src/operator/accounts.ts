@@ -3,7 +3,7 @@ import type { OperatorUser, OperatorUserSummary } from '../../schemas/operator.t
 import { type PlanName, plans } from '../../schemas/plans.ts';
 import { resetAfterRun } from '../quota/cycle.ts';
 import { changePlan as setPlan } from '../quota/plan-change.ts';
-import { endPassedCycle, runsOf } from '../quota/runs.ts';
+import { endPassedCycle } from '../quota/runs.ts';
 import type { Author } from '../store/audit.ts';
 import type { Store } from '../store/client.ts';
 import type { PlanChange, QuotaUser } from '../store/quota.ts';

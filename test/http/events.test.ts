@@ -154,7 +154,7 @@ t.test('streams', async (t) => {
       [`/v1/pk_none/events/${mine.assetId}`, 403, 'unknown project key', {}],
       [`/v1/${mine.key}/events/${other.assetId}`, 404, 'not found', {}],
       [`/v1/${mine.key}/events/none`, 404, 'not found', {}],
-      [`/v1/${mine.key}/events/%zz`, 404, 'not found', {}],
+      [`/v1/${mine.key}/events/%zz`, 400, 'the path is malformed', {}],
       [`/v1/${mine.key}/events/${mine.assetId}?types=ready,nonsense`, 400, 'types: unknown event name', {}],
       [`/api/assets/${mine.assetId}/events`, 401, 'authentication required', {}],
       [`/api/projects/${mine.projectId}/activity`, 401, 'authentication required', {}],

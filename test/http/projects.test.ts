@@ -113,7 +113,7 @@ t.test('401 for every endpoint without a session, 404 for the project of another
   }
   t.equal((await call('GET', '/api/projects')).status, 401);
   t.equal((await call('POST', '/api/projects', { body: { name: 'x' } })).status, 401);
-  t.equal((await call('GET', '/api/projects/%E0%A4%A', { cookie })).status, 404, 'half an escape');
+  t.equal((await call('GET', '/api/projects/%E0%A4%A', { cookie })).status, 400, 'half an escape');
   t.strictSame(await read(id), mine, 'nothing has changed');
 });
 
