@@ -12,6 +12,7 @@ import { http as limits } from '../../schemas/limits.ts';
 import { BusyError } from '../auth/passwords.ts';
 import type { Session } from '../auth/sessions.ts';
 import { StorageError } from '../media/storage.ts';
+import type { Turn } from '../quota/rate-limit.ts';
 import { isStoreOutage } from '../store/client.ts';
 import { addressOf } from './address.ts';
 import { type Body, type BodyTimes, collectBody, SlowBodyError, streamBody } from './body.ts';
@@ -248,12 +249,9 @@ async function judge(
   if (refusal) return refusal;
   if (isForged) return crossSite;
   fields.userId = session?.userId;
-  if (session) {
-    const taken = takeTurn(services, session.userId, route.policy);
-    const turn = taken instanceof Promise ? await taken : taken;
-    incoming.exchange.rateLimit = rateLines(services, route.policy, turn);
-    if (turn.waitMs > 0) return rateLimited(turn);
-  }
+  const counted = session && countRequest(incoming, session.userId);
+  const limited = counted instanceof Promise ? await counted : counted;
+  if (limited) return limited;
   if (route.method !== 'get' && !plainEncoding.test(head.contentEncoding)) return encoded;
 
   const input = await toInput(incoming, session, credential);
@@ -261,6 +259,19 @@ async function judge(
   const reply = await handle(incoming, input.value);
   if (session?.renewed === undefined) return reply;
   return { ...reply, headers: { 'Set-Cookie': session.renewed, ...reply.headers } };
+}
+
+/** Counts a request of a user; the answer when there is no room for it. */
+function countRequest(
+  { route: { policy }, exchange, context: { services } }: Incoming,
+  userId: string,
+): Answer | undefined | Promise<Answer | undefined> {
+  const settle = (turn: Turn) => {
+    exchange.rateLimit = rateLines(services, policy, turn);
+    return turn.waitMs > 0 ? rateLimited(turn) : undefined;
+  };
+  const taken = takeTurn(services, userId, policy);
+  return taken instanceof Promise ? taken.then(settle) : settle(taken);
 }
 
 const crossSite: Answer = { status: 403, body: { error: 'cross-site request refused' } };
