@@ -6,8 +6,12 @@ import { PlanName } from './plans.ts';
 /** E-mail addresses are compared, stored and answered trimmed and in lower case. */
 export const Email = z.string().trim().toLowerCase().pipe(z.email().max(account.emailMaxChars));
 
-/** Any text but control characters, which no name has and logs and mails could not bear. */
-export const printable = /^\P{Cc}*$/u;
+/**
+ * Any text but control characters, which no name has and logs and mails could not bear. Written out, since the
+ * OpenAPI document carries it to clients whose regular expressions know no classes of Unicode.
+ */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is refused.
+export const printable = /^[^\u0000-\u001f\u007f-\u009f]*$/;
 
 /** Beside control characters: line separators, and what turns the direction of the text around a name. */
 const plain = /^[^\p{Cc}\u2028\u2029\u202A-\u202E\u2066-\u2069]*$/u;

@@ -50,14 +50,17 @@ export function toValid(
   return { method, target: `${path}${search}`, version: 'HTTP/1.1', headers, body: bytes };
 }
 
-/** Spoils a request in one to three ways. `others` are valid ones that may come before or after it. */
+/** Spoils a request in one to three ways, often enough in ways that only its handler can tell. `others` are valid ones that may come before or after it. */
 export function spoil(valid: Valid, others: readonly Valid[], random: Random): Spoilt {
   const request = structuredClone(valid);
   request.body = Buffer.from(request.body);
-  const changes = 1 + Math.floor(random() * 3);
-  for (let n = 0; n < changes; n += 1) pick(partChanges, random)(request, random);
+  const depth = random();
+  const changes = 1 + Math.floor(random() * 2);
+  for (let n = 0; n < changes; n += 1) {
+    pick(depth < 0.6 ? handlerChanges : [...handlerChanges, ...parserChanges], random)(request, random);
+  }
   let bytes = toBytes(request);
-  if (random() < 0.6) bytes = pick(byteChanges, random)(bytes, others, random);
+  if (depth > 0.8) bytes = pick(byteChanges, random)(bytes, others, random);
   return { pieces: cut(bytes, random), delivery: pick(deliveries, random) };
 }
 
@@ -86,7 +89,8 @@ const deliveries: Delivery[] = [
 
 type PartChange = (request: Valid, random: Random) => void;
 
-const partChanges: PartChange[] = [
+/** Most of these end in the parser. */
+const parserChanges: PartChange[] = [
   (request, random) => {
     request.method = pick(
       ['FOO', 'get', '', 'PATCH', 'TRACE', 'CONNECT', 'HEAD', 'OPTIONS', 'G\0T', 'X'.repeat(5_000)],
@@ -99,29 +103,8 @@ const partChanges: PartChange[] = [
   (request, random) => {
     request.target = pick(oddTargets, random)(request.target);
   },
-  (request, random) => {
-    // One segment of the path, or one value of the query.
-    const parts = request.target.split(/(?<=[/=&?])/);
-    parts[Math.floor(random() * parts.length)] = encodeURIComponent(pick(oddTexts, random));
-    request.target = parts.join('');
-  },
-  ({ headers }, random) => {
-    const at = Math.floor(random() * headers.length);
-    headers.splice(
-      at,
-      0,
-      ...Array.from(
-        { length: 1 + Math.floor(random() * 3) },
-        () => headers[at] ?? (['A', 'b'] as [string, string]),
-      ),
-    );
-  },
   ({ headers }, random) => {
     headers.splice(Math.floor(random() * headers.length), 1);
-  },
-  ({ headers }, random) => {
-    const header = pick(headers, random);
-    if (header) header[1] = pick(oddTexts, random);
   },
   ({ headers }, random) => {
     const header = pick(headers, random);
@@ -130,9 +113,6 @@ const partChanges: PartChange[] = [
         ['', ' ', 'X\0', 'X Y', 'X:', '\xff', header[0].toUpperCase(), `${header[0]} `],
         random,
       );
-  },
-  ({ headers }, random) => {
-    headers.push([pick(meaningful, random), pick(oddTexts, random)]);
   },
   ({ headers }, random) => {
     headers.push(['X-Huge', 'x'.repeat(pick([3_000, 4_096, 5_000, 40_000, 200_000], random))]);
@@ -158,6 +138,34 @@ const partChanges: PartChange[] = [
         random,
       ),
     );
+  },
+];
+
+/** These reach routes and handlers. */
+const handlerChanges: PartChange[] = [
+  (request, random) => {
+    // One segment of the path, or one value of the query.
+    const parts = request.target.split(/(?<=[/=&?])/);
+    parts[Math.floor(random() * parts.length)] = encodeURIComponent(pick(oddTexts, random));
+    request.target = parts.join('');
+  },
+  ({ headers }, random) => {
+    const at = Math.floor(random() * headers.length);
+    headers.splice(
+      at,
+      0,
+      ...Array.from(
+        { length: 1 + Math.floor(random() * 3) },
+        () => headers[at] ?? (['A', 'b'] as [string, string]),
+      ),
+    );
+  },
+  ({ headers }, random) => {
+    const header = pick(headers, random);
+    if (header) header[1] = pick(oddTexts, random);
+  },
+  ({ headers }, random) => {
+    headers.push([pick(meaningful, random), pick(oddTexts, random)]);
   },
   (request, random) => {
     const { headers } = request;

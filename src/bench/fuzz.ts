@@ -59,9 +59,10 @@ async function run(): Promise<boolean> {
   const probing = new AbortController();
   try {
     const probe = probeHealth(rig, await signUp(rig), tally, probing.signal);
-    await sendAll(rig, Math.ceil(requests / 10), seed + 1_000_000, tally);
+    // Memory is measured of a process that has been at work.
+    await sendAll(rig, Math.ceil(requests / 10), seed + 1_000_000, 0, tally);
     const before = measure(rig.pid);
-    await sendAll(rig, requests, seed, tally);
+    await sendAll(rig, requests, seed, patientShare, tally);
     probing.abort();
     await probe;
     const { growthMb, descriptors, left } = await settle(rig, before);
@@ -176,7 +177,7 @@ async function signUp({ base }: Rig): Promise<User> {
 }
 
 /** Sends a number of spoilt requests, some hundred at a time. */
-async function sendAll(rig: Rig, count: number, from: number, tally: Tally): Promise<void> {
+async function sendAll(rig: Rig, count: number, from: number, patient: number, tally: Tally): Promise<void> {
   const random = createRandom(from);
   const document = (await (await fetch(`${rig.base}/openapi.json`)).json()) as Document;
   const image = await readFile(new URL('../demo/photo.jpg', import.meta.url));
@@ -186,7 +187,7 @@ async function sendAll(rig: Rig, count: number, from: number, tally: Tally): Pro
     while (left > 0 && rig.child.exitCode === null) {
       left -= 1;
       const spoilt = spoil(pick(valid, random), valid, random);
-      const isPatient = random() < patientShare;
+      const isPatient = random() < patient;
       await sendOne(rig.port, spoilt, isPatient, tally);
     }
   };
@@ -240,10 +241,13 @@ async function sendOne(
   const socket = connect(port, '127.0.0.1');
   let text = '';
   let isClosed = false;
+  let leave: () => void = () => undefined;
   const over = new Promise<string>((resolve) => {
     const timers = [
       setTimeout(() => {
-        tally.faults.push(`neither answered nor closed: ${JSON.stringify(pieces.join('').slice(0, 300))}`);
+        tally.faults.push(
+          `neither answered nor closed (${delivery}): ${JSON.stringify(Buffer.concat(pieces).toString('latin1').slice(0, 300))}`,
+        );
         resolve('nothing');
       }, connectionMs),
       setTimeout(() => !isPatient && text === '' && socket.end(), patienceMs + pieces.length * slowMs),
@@ -252,6 +256,7 @@ async function sendOne(
       for (const timer of timers) clearTimeout(timer);
       resolve(outcome);
     };
+    leave = () => end('closed');
     socket.on('data', (data) => {
       if (text.length < maxTextChars) text += data.toString('latin1');
       // What else is pipelined follows at once.
@@ -264,6 +269,8 @@ async function sendOne(
     });
   });
   await deliver(socket, pieces, delivery, () => isClosed);
+  // A reset while it connects is never told of.
+  if (delivery === 'reset') leave();
   const outcome = await over;
   socket.destroy();
   judge(text, outcome, pieces, tally);
@@ -300,7 +307,7 @@ function judge(text: string, outcome: string, pieces: Buffer[], { outcomes, faul
   const isMeant = (status: string) =>
     !status.startsWith('5') ||
     (status === '502' && text.includes('last generation failed')) ||
-    (status === '503' && text.includes('"busy"')) ||
+    (status === '503' && /"busy"|"failing"/.test(text)) ||
     (status === '500' && isCrawl(sent) && !text.includes('internal error'));
   if (!statuses.every(isMeant))
     faults.push(`${text.slice(0, 300)} for ${JSON.stringify(sent.slice(0, 300))}`);
@@ -353,4 +360,4 @@ async function settle({ pid, dataDir, child }: Rig, before: { rssMb: number; des
   return { growthMb, descriptors: Math.max(0, spare()), left: temporary().map(({ name }) => name) };
 }
 
-process.exitCode = (await run()) ? 0 : 1;
+process.exit((await run()) ? 0 : 1);
