@@ -12,7 +12,7 @@
  *                               ▲                        ├─ WORK_FAILED, or the stage's time is over
  *                               └────── retryDelay ── retrying
  *
- *   REGENERATE leads from every state to pending, as the next run.
+ *   REGENERATE leads from every state to pending, as the next run; ERASE from every state to erased, for good.
  *
  * Waiting for a worker starts no clock (fetching, asked, submitting, writing). A prediction is stored in the
  * step that leaves `submitting`, before anything else happens to it.
@@ -144,6 +144,14 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
       startClock: assign(({ context, event }) => ({ clockTs: tsOf(event, context) })),
       noteFailure: assign(({ event }) => failureOf(event)),
       forgetError: assign({ error: null }),
+      // What is left says which runs were counted, and nothing of what its owner had made.
+      forgetAll: assign(({ context }) => ({
+        ...emptyRun,
+        ...freshAttempt,
+        src: '',
+        options: { ...context.options, promptOverride: null },
+        media: null,
+      })),
       noteError: assign((_, { code }: { code: ErrorCode }) => ({ retryAfterMs: 0, error: errorOf(code) })),
       keepSource: assign(({ event }) =>
         event.type === 'SOURCE_FETCHED' ? { source: { key: event.key, contentType: event.contentType } } : {},
@@ -212,6 +220,7 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
     initial: 'new',
     on: {
       REGENERATE: { guard: 'isNextRun', target: '.pending', actions: 'beginRun' },
+      ERASE: { target: '.erased' },
       // A prediction that nobody waits for: its run has ended, or another submit was first.
       SUBMITTED: { guard: 'isStrayJob', actions: cancelStrayJob },
     },
@@ -223,6 +232,7 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
           CANCEL: { guard: 'isToCancel', target: 'cancelled', actions: [queued, cancelled] },
           // The first run never began; it still gets its one terminal fact.
           REGENERATE: { guard: 'isNextRun', target: 'pending', actions: [queued, cancelled, 'beginRun'] },
+          ERASE: { target: 'erased', actions: [queued, cancelled] },
         },
       },
       pending: {
@@ -240,6 +250,10 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
           CANCEL: [
             { guard: and(['isToCancel', 'hasJob']), target: 'cancelled', actions: [cancelled, cancelJob] },
             { guard: 'isToCancel', target: 'cancelled', actions: cancelled },
+          ],
+          ERASE: [
+            { guard: 'hasJob', target: 'erased', actions: [cancelled, cancelJob] },
+            { target: 'erased', actions: cancelled },
           ],
           REGENERATE: [
             {
@@ -363,6 +377,8 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
       ready: {},
       failed: { entry: note('failed', whyFailed) },
       cancelled: { entry: 'forgetError' },
+      // A prediction that is heard of only now is still cancelled: see the machine's own SUBMITTED.
+      erased: { entry: 'forgetAll', on: { REGENERATE: {}, ERASE: {} } },
     },
   });
 }

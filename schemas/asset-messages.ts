@@ -72,6 +72,8 @@ export const AssetMessage = z.discriminatedUnion('type', [
   z.object({ type: z.literal('REGENERATE'), ts, ...RunRequest.shape }),
   /** `run` absent: whichever it is. With it, a run that has begun meanwhile is left alone. */
   z.object({ type: z.literal('CANCEL'), ts, run: z.int().optional() }),
+  /** Its owner has erased it: nothing begins any more, and nothing is kept of it. */
+  z.object({ type: z.literal('ERASE'), ts }),
   /** A worker has begun: the stage's clock runs from here. Stages with a prediction use SUBMITTED. */
   z.object({ type: z.literal('WORK_STARTED'), ...answer }),
   z.object({ type: z.literal('SOURCE_FETCHED'), ...answer, key: z.string(), contentType: z.string() }),

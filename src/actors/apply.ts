@@ -53,8 +53,11 @@ export function applyMessage(
   const work = toWork(actions, seq);
   const fired = isTimer ? String(message.timer) : undefined;
   const nextTimers = changeTimers(document.timers, timers, { ts, version, fired });
-  const resetFacts = facts.some((fact) => kind.beginsRun(fact.event)) && document.facts.length > 0;
-  const kept = resetFacts ? earlierFacts(document.facts, kind.earlierFactsKept, passed) : document.facts;
+  const isErased = kind.isErased?.(snapshot) ?? false;
+  const bounds = isErased || facts.some((fact) => kind.beginsRun(fact.event));
+  const resetFacts = bounds && document.facts.length > 0;
+  const countKept = isErased ? 0 : kind.earlierFactsKept;
+  const kept = resetFacts ? earlierFacts(document.facts, countKept, passed) : document.facts;
   const state = statePath(snapshot.value);
   const next: ActorDocument = {
     ...document,

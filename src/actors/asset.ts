@@ -30,6 +30,7 @@ export function createAssetKind(store: ActorStorePort, times: PipelineTimes): Ac
       return { status: statusOf(snapshot), run: context.run, mode, model, requestId: context.requestId };
     },
     beginsRun: (event) => event === 'queued',
+    isErased: ({ value }) => value === 'erased',
     earlierFactsKept: limits.earlierFactsKept,
     workFields(snapshot) {
       const { plan, runStartedTs, requestId } = contextOf(snapshot);
@@ -46,6 +47,8 @@ export function statusOf(snapshot: StoredSnapshot): AssetStatus {
     case 'ready':
       return 'ready';
     case 'failed':
+    // Nobody is shown an erased asset: it only must not count as pending.
+    case 'erased':
       return 'failed';
     case 'cancelled':
       return contextOf(snapshot).media ? 'ready' : 'failed';

@@ -24,6 +24,8 @@ export type ActorKind = {
   index(snapshot: StoredSnapshot): Record<string, unknown>;
   /** Whether a fact begins a run: earlier runs' facts are then bounded. */
   beginsRun(event: string): boolean;
+  /** Whether nothing may be kept of the actor: its facts then go as soon as they are published for good. */
+  isErased?(snapshot: StoredSnapshot): boolean;
   /** Earlier runs' facts that stay. */
   earlierFactsKept: number;
   /** Fields that work carries beside its parameters: plan and age (unix ms) for slots, request id for logs. */

@@ -324,6 +324,49 @@ t.test('a cancel before START has come ends the run, and START does not revive i
   t.strictSame(named(walk), ['queued', 'cancelled']);
 });
 
+t.test(
+  'an erasure ends a pending run and its prediction, and nothing begins or is kept after it',
+  async (t) => {
+    const prompted = { options: { ...options, promptOverride: 'my secret cat' } };
+    const withJob = createWalk(prompted).follow(...toVideo, 'SUBMITTED', 'OUTPUT_READY');
+    const change = withJob.send('ERASE');
+    t.match(change.facts, [{ event: 'cancelled', run: 1 }]);
+    t.strictSame(asked(change).sort(), ['cancelVideo', 'cleanUp']);
+    t.strictSame(withJob.timers, []);
+    t.strictSame(asked(createWalk().follow('START').send('ERASE')), ['cleanUp']);
+
+    const ready = createWalk(prompted).follow(...loopPath);
+    t.strictSame(ready.send('ERASE').facts, [], 'a run that has ended has its end already');
+    for (const walk of [withJob, ready]) {
+      const { src, media, source, vision, clips, outputUrl } = walk.context;
+      t.strictSame([src, media, source, vision, clips, outputUrl], ['', null, null, null, {}, null]);
+      t.notMatch(JSON.stringify(walk.context), /secret|example|blinks/);
+      t.match(
+        walk.context,
+        { run: 1, holdId: 'hld_1', requestId: 'req_1' },
+        'which run was counted is known',
+      );
+      for (const type of ['START', 'REGENERATE', 'STORED', 'ERASE'] as const) walk.send(type);
+      t.equal(walk.state, 'erased');
+    }
+  },
+);
+
+t.test('a run that was erased before START has come has its end told, and is not begun', async (t) => {
+  const walk = createWalk().follow('ERASE', 'START', 'REGENERATE');
+  t.equal(walk.state, 'erased');
+  t.strictSame(named(walk), ['queued', 'cancelled']);
+});
+
+t.test('a prediction that is heard of after the erasure is cancelled', async (t) => {
+  const walk = createWalk().follow(...toVideo);
+  const ref = walk.ref();
+  walk.send('ERASE');
+  const late = walk.apply(messageOf.SUBMITTED(ref, walk.now + 1));
+  t.match(late.work, [{ effect: 'cancelVideo', params: { job: jobOf(ref) } }]);
+  t.equal(walk.state, 'erased');
+});
+
 t.test('a regenerate of a pending run cancels it and starts the next', async (t) => {
   const walk = createWalk().follow(...toVideo, 'SUBMITTED');
   const change = walk.send('REGENERATE', requestOf(2, { options: single.options, plan: 'pro' }));
@@ -551,6 +594,8 @@ function checkChange(walk: Walk, one: Move, change: Change | undefined, before: 
   equal(context.attempt <= pipeline.maxAttempts, true, `attempt ${context.attempt} in ${state}`);
   const text = JSON.stringify(context);
   equal(text.length < 8_192, true, 'the context stays under 8 KB');
+  if (before === 'erased') equal(state, 'erased', 'an erasure is for good');
+  if (state === 'erased') equal(/example|blinks|work\//.test(text), false, 'and keeps nothing of the owner');
   equal(JSON.stringify(JSON.parse(text) as AssetContext), text, 'and is plain JSON');
   equal(hasUndefined(context), false, 'and holds no undefined, which the store would make null of');
   const hasTimers = walk.timers.length > 0;
