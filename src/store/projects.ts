@@ -6,6 +6,7 @@ import type { ClientSession, Collection, Db, Document, MongoClient } from 'mongo
 import type { Mode, Motion } from '../../schemas/asset.ts';
 import type { BrandConfig } from '../../schemas/project.ts';
 import { isDuplicate } from './actors.ts';
+import { createFormerProjects } from './former-projects.ts';
 import { Secret, type SecretBox, type SecretOwner } from './sealed.ts';
 
 /** Times are unix ms. */
@@ -67,8 +68,11 @@ type ProjectDocument = Omit<ProjectRecord, 'id' | 'signingSecret'> & {
 
 const durable = { writeConcern: { w: 'majority', journal: true } } as const;
 
+export type ProjectStore = ReturnType<typeof createProjectStore>;
+
 export function createProjectStore(db: Db, client: MongoClient, box: SecretBox) {
   const projects: Collection<ProjectDocument> = db.collection('projects');
+  const former = createFormerProjects(db);
 
   const toRecord = ({ _id: id, signingSecret: stored, ...rest }: ProjectDocument): ProjectRecord => ({
     id,
@@ -116,6 +120,7 @@ export function createProjectStore(db: Db, client: MongoClient, box: SecretBox) 
         },
         { key: { proxyKey: 1 }, unique: true, partialFilterExpression: { proxyKey: { $type: 'string' } } },
       ]);
+      await former.ensureIndexes();
     },
 
     /** Part of a transaction that makes an account: its project is the default one. */
@@ -140,6 +145,12 @@ export function createProjectStore(db: Db, client: MongoClient, box: SecretBox) 
     async findByKey(proxyKey: string): Promise<ProjectRecord | undefined> {
       const document = await projects.findOne({ proxyKey });
       return document ? toRecord(document) : undefined;
+    },
+
+    /** Whose a project is, or was: its assets are theirs still. */
+    async ownerOf(id: string): Promise<string | undefined> {
+      const document = await projects.findOne({ _id: id }, { projection: { userId: 1 } });
+      return document ? document.userId : former.ownerOf(id);
     },
 
     /** Oldest first. */
@@ -179,11 +190,27 @@ export function createProjectStore(db: Db, client: MongoClient, box: SecretBox) 
       return inTransaction(client, async (session) => {
         const before = await projects.findOneAndDelete({ _id: id, userId }, { session });
         if (!before) return undefined;
+        await former.add([id], userId, session);
         const heir = before.isDefault ? await oldest(userId, id, session) : null;
         if (heir) await makeDefault(userId, heir._id, session);
         return toRecord(before);
       });
     },
+
+    /**
+     * Part of a transaction, or repeated until nothing is left: deletes all projects of a user. Answers them.
+     */
+    async removeAll(userId: string, session?: ClientSession): Promise<ProjectRecord[]> {
+      const options = session ? { session } : durable;
+      const all = await projects.find({ userId }, session ? { session } : {}).toArray();
+      const ids = all.map(({ _id }) => _id);
+      await former.add(ids, userId, session);
+      await projects.deleteMany({ _id: { $in: ids }, userId }, options);
+      return all.map(toRecord);
+    },
+
+    /** Projects that were deleted. */
+    former,
 
     /**
      * Saves the proxy configuration of a user's project and sets the keys it does not have yet, in one write:
