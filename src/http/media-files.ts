@@ -45,11 +45,18 @@ export function createMediaFiles(storage: Storage, options: MediaFilesOptions = 
   });
   const heads = new Map<string, Promise<MediaFile | undefined>>();
   const reads = new Map<string, Promise<Buffer | undefined>>();
+  /** Keys that were forgotten while they were looked up: what was found of them is gone. */
+  const goneMeanwhile = new Set<string>();
   const limiter = createLimiter(maxReads, maxReadsWaiting);
 
   const lookUp = async (key: string): Promise<MediaFile | undefined> => {
-    const info = await limiter.run(() => storage.head(key, AbortSignal.timeout(readMs)));
-    if (!info) return undefined;
+    let isGone = false;
+    const info = await limiter
+      .run(() => storage.head(key, AbortSignal.timeout(readMs)))
+      .finally(() => {
+        isGone = goneMeanwhile.delete(key);
+      });
+    if (!info || isGone) return undefined;
     const file: MediaFile = {
       key,
       total: info.total,
@@ -101,10 +108,12 @@ export function createMediaFiles(storage: Storage, options: MediaFilesOptions = 
       return object;
     },
 
-    /** Forgets the files whose key begins with a folder: they were deleted. */
-    forget(folder: string): void {
-      for (const cache of [known, bodies])
-        for (const key of cache.keys()) if (key.startsWith(folder)) cache.delete(key);
+    /** Forgets files by their key or by the folder they are in, with its slash: they were deleted. */
+    forget(...names: string[]): void {
+      const gone = new Set(names);
+      const isGone = (key: string) => gone.has(key) || gone.has(key.slice(0, key.lastIndexOf('/') + 1));
+      for (const cache of [known, bodies]) for (const key of cache.keys()) if (isGone(key)) cache.delete(key);
+      for (const key of heads.keys()) if (isGone(key)) goneMeanwhile.add(key);
     },
 
     get stats() {

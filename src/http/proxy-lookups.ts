@@ -76,6 +76,7 @@ export function followChanges(
   files: Pick<MediaFiles, 'forget'>,
   { hub, listen, onReconnect }: ChangePorts,
 ): { stop(): void } {
+  const forgetting = createForgetting(files);
   const subscriptions = [
     hub.onRunChange(({ assetId }) => lookups.forgetAsset(assetId)),
     onReconnect(() => lookups.forgetAll()),
@@ -87,13 +88,35 @@ export function followChanges(
       const { data } = AssetErased.safeParse(body);
       if (!data) return;
       lookups.forgetAsset(data.assetId);
-      files.forget(`media/${data.assetId}/`);
+      forgetting.add(`media/${data.assetId}/`);
+      if (data.poster !== undefined) forgetting.add(data.poster);
     }),
   ];
   return {
     stop() {
+      forgetting.stop();
       for (const subscription of subscriptions) subscription.stop();
     },
+  };
+}
+
+const forgetMs = 100;
+
+/** Forgets files at once, and many in a row together: each time all that are known are gone through. */
+function createForgetting(files: Pick<MediaFiles, 'forget'>): { add(name: string): void; stop(): void } {
+  let names: string[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  const flush = (): void => {
+    timer = names.length === 0 ? undefined : setTimeout(flush, forgetMs);
+    files.forget(...names);
+    names = [];
+  };
+  return {
+    add(name) {
+      names.push(name);
+      if (timer === undefined) flush();
+    },
+    stop: () => clearTimeout(timer),
   };
 }
 

@@ -2,9 +2,9 @@
  * Posters of sources that have no finished asset (decisions 4, Poster): made once per project and source, kept in
  * storage, at most ten fetches at once for a project. They count nothing and make no asset.
  */
-import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { proxy } from '../../schemas/limits.ts';
+import { posterKey } from '../media/poster-key.ts';
 import type { Storage } from '../media/storage.ts';
 import { createLimiter, LimitError, type Limiter } from '../sse/limiter.ts';
 import { type MediaFile, type MediaFiles, shared } from './media-files.ts';
@@ -71,7 +71,7 @@ export function createPosters({ storage, files, makePoster }: PosterPorts) {
   return {
     /** The poster of a source when it was made before. @throws {StorageError} */
     findMade: async (projectId: string, source: string): Promise<MediaFile | undefined> =>
-      files.find(keyOf(projectId, source)),
+      files.find(posterKey(projectId, source)),
 
     /**
      * The poster of a source; undefined when the source gives none. Requests for the same one share the work.
@@ -79,16 +79,8 @@ export function createPosters({ storage, files, makePoster }: PosterPorts) {
      * @throws {StorageError} when storage fails; {LimitError} when too many posters of the project are waited for.
      */
     find(projectId: string, source: string): Promise<MediaFile | undefined> {
-      const key = keyOf(projectId, source);
+      const key = posterKey(projectId, source);
       return shared(running, key, () => findOrMake(projectId, key, source));
     },
-    /** Storage folder of a project's posters, for when it is deleted. */
-    folderOf: (projectId: string) => `posters/${projectId}/`,
   };
-}
-
-function keyOf(projectId: string, source: string): string {
-  const url = new URL(source);
-  url.hash = '';
-  return `posters/${projectId}/${createHash('sha256').update(url.href).digest('hex')}.jpg`;
 }

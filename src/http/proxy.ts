@@ -237,6 +237,7 @@ async function answerAnimation<Project extends ProxyProject>(
   }
   const asset = isHead ? found : await waitUntilSettled(found, waitMs, exchange, context);
   if (!exchange.isOpen) return;
+  if (!asset) return answerJson(exchange, { status: 404, body: { error: 'not found' }, headers }, { isHead });
   if (asset.status === 'failed') {
     const body = { error: 'last generation failed', asset_id: asset.id, hint: regenerateHint(asset) };
     return answerJson(exchange, { status: 502, body, headers }, { isHead });
@@ -300,20 +301,23 @@ function nameOf({ id }: ProxyProject, { src, motion, mode, dur_seconds, seed, as
 /** A run told of twice, or one that was begun anew, makes the wait go on. */
 const maxWaits = 8;
 
-/** The asset once its run has ended, or as it is when the time is over. Earlier media end the wait too. */
+/**
+ * The asset once its run has ended, or as it is when the time is over; undefined when it was erased meanwhile.
+ * Earlier media end the wait too.
+ */
 async function waitUntilSettled<Project extends ProxyProject>(
   first: KnownAsset,
   waitMs: number,
   exchange: Exchange,
   { ports }: Context<Project>,
-): Promise<KnownAsset> {
+): Promise<KnownAsset | undefined> {
   const until = ports.now() + waitMs;
-  let asset = first;
+  let asset: KnownAsset | undefined = first;
   for (let waits = 0; waits < maxWaits && waitMs > 0; waits += 1) {
     const leftMs = until - ports.now();
-    if (asset.status !== 'pending' || asset.media || leftMs <= 0 || exchange.isStopping) return asset;
+    if (asset?.status !== 'pending' || asset.media || leftMs <= 0 || exchange.isStopping) return asset;
     const end = await ports.waitForEnd(asset.id, leftMs, exchange.signal);
-    asset = (await ports.lookups.asset(asset.id)) ?? asset;
+    asset = await ports.lookups.asset(first.id);
     if (end === 'timeout') return asset;
   }
   return asset;

@@ -26,7 +26,11 @@ export const SessionEnded = z.union([
 export type SessionEnded = z.infer<typeof SessionEnded>;
 
 /** The asset and its media are gone. */
-export const AssetErased = z.object({ assetId: z.string() });
+export const AssetErased = z.object({
+  assetId: z.string(),
+  /** Storage key of the poster that was made of its source, which is gone, too. */
+  poster: z.string().optional(),
+});
 export type AssetErased = z.infer<typeof AssetErased>;
 
 export type Listen = (name: string, onMessage: (body: unknown) => void) => { stop(): void };
@@ -41,6 +45,10 @@ export function endStreamsOnMessages(hub: Pick<Hub, 'endWhere'>, listen: Listen)
     listen(sessionEnded, (body) => {
       const { data } = SessionEnded.safeParse(body);
       if (data) hub.endWhere((stream) => isOfEnded(stream, data));
+    }),
+    listen(assetErased, (body) => {
+      const { data } = AssetErased.safeParse(body);
+      if (data) hub.endWhere(({ assetId }) => assetId === data.assetId);
     }),
   ];
   return {

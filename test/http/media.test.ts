@@ -370,3 +370,24 @@ t.test('storage that fails: 503 before the first byte, a cut after it', async (t
   t.equal((await ask(port, large)).body.length, 5_000);
   t.equal(files.stats.files, 2);
 });
+
+t.test('a file that is deleted while it is looked up is not remembered', async (t) => {
+  const info = { total: 1, contentType: 'video/mp4', lastModified: new Date(0), etag: '"v1"' };
+  let answer: (found: typeof info | undefined) => void = () => undefined;
+  const head = () =>
+    new Promise<typeof info | undefined>((resolve) => {
+      answer = resolve;
+    });
+  const files = createMediaFiles({ head } as unknown as Storage);
+  const found = files.find('media/ast_1/1-aaaaaaaa.mp4');
+  files.forget('media/ast_1/', 'posters/prj_1/a.jpg');
+  answer(info);
+  t.equal(await found, undefined);
+  const other = files.find('media/ast_1/1-bbbbbbbb.mp4');
+  answer(info);
+  t.match(await other, { total: 1 });
+  const again = files.find('media/ast_1/1-aaaaaaaa.mp4');
+  t.type(again, Promise, 'storage is asked again');
+  answer(undefined);
+  t.equal(await again, undefined);
+});
