@@ -85,6 +85,11 @@ export default {
       ['^src/(actors|effects|store|bus)/', '^(schemas|machines)/'],
       ['xstate'],
     ),
+    only('erasure: what keeps something of assets and users', '^src/erasure/', [
+      '^src/(erasure|store|bus|media|sse)/',
+      '^src/actors/clock\\.ts$',
+      '^schemas/',
+    ]),
     only(
       'http: no effects, no providers',
       '^src/http/',

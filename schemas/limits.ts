@@ -228,6 +228,20 @@ export const idempotency = {
   maxAnswerBytes: 256 * 1024,
 } as const;
 
+/** Erasing assets and accounts (decisions 1 and 3). */
+export const erasure = {
+  /** How soon it is looked whether the machine of an asset knows; then after twice as long, again and again. */
+  retryMs: 2_000,
+  /** An upload is not deleted sooner than this after an asset began to use it: its document may be on the way. */
+  uploadUsedMs: 60_000,
+  /** When the files of an asset are deleted once more: most of what was under way has ended. */
+  settleMs: 2 * 60_000,
+  /** How long the last of an asset or account stays, so that everything that was under way is found. */
+  keptMs: 15 * 60_000,
+  /** How often an account is gone through until then. */
+  passMs: 60_000,
+} as const;
+
 /** The durable runtime (architecture 3 and 3a). */
 export const runtime = {
   partitions: 64,

@@ -67,6 +67,9 @@ export const ChangePasswordRequest = z.object({ current: AnyPassword.optional(),
 export const ChangeEmailRequest = z.object({ email: Email, current: AnyPassword.optional() });
 export const UpdateUserRequest = z.object({ name: nameOf(account.nameMaxChars).optional() });
 
+/** DELETE /api/user (decisions 1, Account). `current`: the password, when the account has one. */
+export const EraseAccountRequest = z.object({ current: AnyPassword.optional() });
+
 export const SessionUser = z.object({ id: z.string(), email: z.string(), name: z.string() });
 export type SessionUser = z.infer<typeof SessionUser>;
 

@@ -10,6 +10,7 @@ import { RequestFailure } from './bus/bus.ts';
 import { accountRoutes } from './http/account.ts';
 import { assetRoutes } from './http/assets.ts';
 import { brandRoutes } from './http/brand.ts';
+import { eraseAccountRoutes } from './http/erase-account.ts';
 import { eventRoutes } from './http/events.ts';
 import { healthRoutes } from './http/health.ts';
 import { mediaRoutes } from './http/media.ts';
@@ -57,6 +58,7 @@ export async function startFrontEnd(parts: Parts): Promise<number> {
     ...tokenRoutes,
     ...usageRoutes,
     ...brandRoutes,
+    ...eraseAccountRoutes,
     ...projectRoutes,
     ...assetRoutes,
     ...uploadRoutes,
@@ -177,6 +179,7 @@ function createServices({
   storage,
   outbound,
   requests,
+  erasure,
   uploadKey,
 }: Parts): Services {
   const http: HttpConfig = {
@@ -226,6 +229,8 @@ function createServices({
       bus.send(projectChanged, { projectId, isDeleted: true, ...(oldKey ? { key: oldKey } : {}) });
       await requests.cancelAll(projectId, requestId);
     },
+    eraseAsset: erasure.eraseAsset,
+    eraseAccount: erasure.eraseAccount,
     async onSessionEnded(sessionId) {
       bus.send(sessionEnded, { sessionId });
     },

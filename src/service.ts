@@ -33,6 +33,7 @@ import type { EffectDeps } from './effects/deps.ts';
 import { createAssetEffects } from './effects/effects.ts';
 import { readSource, type SourceDeps } from './effects/fetch-source.ts';
 import { startEmbedded } from './embedded/embedded.ts';
+import { createErasure } from './erasure/erasure.ts';
 import { startFrontEnd } from './front-end.ts';
 import { createAssetRequests } from './http/asset-requests.ts';
 import { createLoad, loadBeatMs, loadSubject } from './load.ts';
@@ -155,9 +156,19 @@ async function open(
     queueWaitMs: load.waitMs,
     async onSourceUsed(src) {
       const key = uploadKey(src);
-      if (key !== undefined) await store.uploads.markUsed(key);
+      if (key !== undefined) await store.uploads.markUsed(key, systemClock.now());
     },
     now: systemClock.now,
+  });
+  const erasure = createErasure({
+    store,
+    storage,
+    bus,
+    kindName: kind.name,
+    uploadKey,
+    uploadUrl: (key) => `${config.baseUrl}/${key}`,
+    now: systemClock.now,
+    log,
   });
   const parts: Parts = {
     config,
@@ -171,6 +182,7 @@ async function open(
     kinds,
     tempDir,
     requests,
+    erasure,
     uploadKey,
     oauthKey: deriveKey(keys, 'sign-in elsewhere'),
     sources: {
@@ -203,6 +215,10 @@ async function open(
     );
     startMail(parts);
   }
+  if (config.roles.includes('scheduler')) {
+    const onError = (err: unknown) => log.error({ err }, 'erasing failed');
+    opened(erasure.start(systemClock, onError), (one) => one.stop());
+  }
   const port = config.roles.includes('http') ? await startFrontEnd(parts) : 0;
   await startEffects?.();
   return port;
@@ -221,6 +237,7 @@ export type Parts = {
   kinds: Map<string, ReturnType<typeof createAssetKind>>;
   tempDir: string;
   requests: ReturnType<typeof createAssetRequests>;
+  erasure: ReturnType<typeof createErasure>;
   /** Storage key of a source that was uploaded here; undefined for an address outside. */
   uploadKey(url: string): string | undefined;
   /** Signs what a browser keeps while it signs in elsewhere. */

@@ -56,6 +56,9 @@ export function createThrottle({ attempts, now, exemptLoopback }: ThrottleOption
       return take(keys);
     },
 
+    /** Forgets what names an e-mail alone: its account is erased. */
+    forget: (email: string): Promise<void> => attempts.forget(keyOf('signin:email', email)),
+
     async signUp(address: string): Promise<Attempt> {
       if (isExempt(address)) return { retryAfterMs: 0, takeBack: async () => undefined };
       const { windowMs, perAddress } = limits.signUp;

@@ -211,6 +211,11 @@ export async function openBus({
         { subject: subjects.factsOf(project, id), sinceTs, ...(signal ? { signal } : {}) },
       ),
 
+    /** Drops the stored facts of a project, or of one asset of it. Safe to repeat. */
+    async purgeFacts(project: string, id?: string): Promise<void> {
+      await manager.streams.purge(subjects.streams.facts, { filter: subjects.factsOf(project, id) });
+    },
+
     /** Plain messages between processes: delivered to who listens now. */
     send(name: string, body: unknown): void {
       if (!connection.isClosed())

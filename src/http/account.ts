@@ -226,7 +226,7 @@ function forgetUser(userId: string, { sessions, tokens }: Services): void {
 }
 
 /** The answer to who does not know the user's password; undefined to who does, and where there is none. */
-async function confirmPassword(
+export async function confirmPassword(
   { id, passwordHash }: UserRecord,
   current: string | undefined,
   { throttle, passwords }: Services,

@@ -62,7 +62,7 @@ export type Refusal =
   | { outcome: 'source host not allowed' };
 
 export type Prepared = { outcome: 'existing' | 'created'; asset: AssetView } | Refusal;
-export type Regenerated = { outcome: 'accepted'; asset: AssetView } | Refusal;
+export type Regenerated = { outcome: 'accepted'; asset: AssetView } | { outcome: 'erased' } | Refusal;
 
 export type AssetRequests = ReturnType<typeof createAssetRequests>;
 
@@ -103,14 +103,23 @@ export function createAssetRequests({
 
   /** The asset that this very request resolved to before. Starts nothing. */
   const lookup = async (project: AssetProject, asked: Asked): Promise<AssetView | undefined> => {
-    const id = await assets.resolved(askedHash(project.id, asked));
-    return id === undefined ? undefined : find(id);
+    return (await resolved(askedHash(project.id, asked))).asset;
+  };
+
+  /** What a request resolved to before. That it resolved to an asset which was erased since is forgotten. */
+  const resolved = async (hash: string): Promise<{ id?: string; asset?: AssetView }> => {
+    const id = await assets.resolved(hash);
+    if (id === undefined) return {};
+    const document = await assets.findKept(id);
+    if (!document) return { id };
+    if (!document.erasure) return { id, asset: toView(document) };
+    await assets.unresolve(hash, id);
+    return {};
   };
 
   const prepare = async (project: AssetProject, asked: Asked, requestId: string): Promise<Prepared> => {
     const wish = askedHash(project.id, asked);
-    const askedId = await assets.resolved(wish);
-    const known = askedId === undefined ? undefined : await find(askedId);
+    const { id: askedId, asset: known } = await resolved(wish);
     if (known) return { outcome: 'existing', asset: known };
 
     const user = await quota.find(project.userId);
@@ -123,8 +132,7 @@ export function createAssetRequests({
       requestId,
     };
     const wanted = identityHash(project.id, run);
-    const existingId = await assets.resolved(wanted);
-    const existing = existingId && (await find(existingId));
+    const { asset: existing } = await resolved(wanted);
     if (!existing) {
       const ids = { wanted, wish, askedId };
       const created = await runs.inTurn(user._id, async (fresh) =>
@@ -204,6 +212,8 @@ export function createAssetRequests({
       holdId: hold.id,
     });
     await applied;
+    // Whoever erases it wins: a run that it passed over is given back by the sweeper.
+    if (!(await find(asset.id))) return { outcome: 'erased' };
     return { outcome: 'accepted', asset: { ...asset, run, options, status: 'pending' } };
   };
 
@@ -277,7 +287,7 @@ export function createAssetRequests({
 
   async function settleHold(userId: string, hold: Hold): Promise<void> {
     const [id = '', run = '1'] = hold.key.split(':');
-    const document = await assets.find(id);
+    const document = await assets.findKept(id);
     const context = document?.machine.context;
     if (context && (context.run > Number(run) || context.holdId === hold.id))
       return quota.settle(userId, hold);

@@ -14,6 +14,7 @@ import {
 import { ErrorBody, RetryErrorBody, UpgradeErrorBody, ValidationErrorBody } from '../../schemas/errors.ts';
 import { AssetEvent, Timeline } from '../../schemas/events.ts';
 import { asset as limits, perMinute } from '../../schemas/limits.ts';
+import { OkResponse } from '../../schemas/user.ts';
 import type { ProjectRecord } from '../store/projects.ts';
 import type { AssetView, Refusal } from './asset-requests.ts';
 import { type AnyRoute, reply, route } from './route.ts';
@@ -65,6 +66,7 @@ const regenerate = route({
     // Written down first: an attempt that was cut short may have counted and begun this run.
     const run = operation && Number(await operation.remember(String(asset.run + 1)));
     const outcome = await services.assets.regenerate(project, asset, body, requestId, run);
+    if (outcome.outcome === 'erased') return reply(404, notFound);
     if (!('asset' in outcome)) return refuse(outcome, services);
     const { id, status } = outcome.asset;
     return reply(200, { asset_id: id, status, ...embedUrl(id, project, services) });
@@ -143,7 +145,23 @@ const list = route({
   },
 });
 
-export const assetRoutes: AnyRoute[] = [prepare, regenerate, cancel, read, timeline, list];
+const erase = route({
+  method: 'delete',
+  path: '/api/assets/:assetId',
+  summary:
+    'Erase an asset and its media, for good. What is under way is cancelled and stays counted; its addresses answer 404. Copies in browsers and other caches are out of reach until they expire',
+  responses: { 200: OkResponse, 404: ErrorBody },
+  async handle({ userId, assetId }, { assets, store, eraseAsset }) {
+    const asset = await assets.find(assetId);
+    // Also of a project that was deleted: its assets are its owner's still.
+    const isOwner = asset !== undefined && (await store.projects.ownerOf(asset.projectId)) === userId;
+    // Of two requests at once one erases it.
+    if (!isOwner || !(await eraseAsset(asset))) return reply(404, notFound);
+    return reply(200, { ok: true });
+  },
+});
+
+export const assetRoutes: AnyRoute[] = [prepare, regenerate, cancel, read, timeline, list, erase];
 
 type Owned = { asset: AssetView; project: ProjectRecord };
 

@@ -87,6 +87,10 @@ export type Services = Access & {
   onProjectChanged(projectId: string, change: { oldKey?: string }): Promise<void>;
   /** The project is gone: its runs are cancelled, its streams and deliveries end. */
   onProjectDeleted(projectId: string, change: { oldKey?: string }, requestId: string): Promise<void>;
+  /** Erases an asset: see src/erasure. Answers false when it was erased before. */
+  eraseAsset(asset: { id: string; projectId: string; src: string }): Promise<boolean>;
+  /** Erases an account: gone at once for everybody, and bit by bit. Answers false when there is none. */
+  eraseAccount(userId: string): Promise<boolean>;
   /** The session is over, or the API token of that id: its streams end. */
   onSessionEnded(sessionId: string): Promise<void>;
   /** All sessions and API tokens of the user are over but one: their streams end. */

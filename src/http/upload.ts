@@ -30,7 +30,7 @@ const uploadImage = route({
       required: ['file'],
     },
   },
-  responses: { 200: UploadResponse, 400: ErrorBody, 413: ErrorBody, 415: ErrorBody },
+  responses: { 200: UploadResponse, 400: ErrorBody, 401: ErrorBody, 413: ErrorBody, 415: ErrorBody },
   idempotent: { fingerprint: fingerprintUpload },
   async handle({ userId, stream, signal, operation }, { config, newId, now, storage, store }) {
     const { length = limits.maxBytes } = stream;
@@ -53,7 +53,11 @@ const uploadImage = route({
         signal,
       });
       operation?.identify(toFingerprint(stored.type, hash));
-      await store.uploads.complete(id, stored.key, stored.bytes);
+      if (!(await store.uploads.complete(id, stored.key, stored.bytes))) {
+        // Its user was erased meanwhile: nobody would ever delete the file.
+        await storage.delete(stored.key);
+        return reply(401, { error: 'authentication required' });
+      }
       const key = stored.key.slice(folder.length);
       return reply(200, { url: `${config.baseUrl}/uploads/${key}`, key });
     } catch (cause) {

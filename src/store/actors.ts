@@ -69,7 +69,8 @@ export function createActorStore(db: Db, name: string, indexes: Document[] = [])
     },
 
     async load(ids: string[]): Promise<ActorDocument[]> {
-      return actors.find({ _id: { $in: ids } }).toArray();
+      // `erasure` is written beside the owner, who would write back what it was when it loaded it.
+      return actors.find({ _id: { $in: ids } }, { projection: { erasure: 0 } }).toArray();
     },
 
     async find(id: string): Promise<ActorDocument | undefined> {

@@ -6,11 +6,14 @@ import type { Collection, Db, Filter } from 'mongodb';
 import type { AssetContext } from '../../machines/asset.ts';
 import type { AssetStatus, Mode, Model } from '../../schemas/asset.ts';
 import { type ActorDocument, createActorStore } from './actors.ts';
+import { createErasedAssets, type Erasure, present } from './erased-assets.ts';
 
 /** An asset document with its machine's context in its own type. */
 export type AssetDocument = Omit<ActorDocument, 'machine' | 'index'> & {
   machine: { version: number; value: unknown; context: AssetContext };
   index: { status: AssetStatus; run: number; mode: Mode; model: Model; requestId: string };
+  /** Present once it was erased: nobody is shown the asset any more. See erased-assets.ts. */
+  erasure?: Erasure;
 };
 
 export type AssetFilter = { projectIds: string[]; status?: AssetStatus };
@@ -19,7 +22,7 @@ export type AssetFilter = { projectIds: string[]; status?: AssetStatus };
 export type AssetCursor = { createdTs: number; id: string };
 
 /** What a request resolved to: `_id` is the hash of the request, as asked or with its defaults filled in. */
-type Resolution = { _id: string; asset: string; project: string };
+export type Resolution = { _id: string; asset: string; project: string };
 
 export type AssetStore = ReturnType<typeof createAssetStore>;
 
@@ -27,24 +30,31 @@ const durable = { writeConcern: { w: 'majority', journal: true } } as const;
 
 export function createAssetStore(db: Db) {
   const actors = createActorStore(db, 'assets', [
-    { project: 1, createdTs: -1, _id: -1 },
-    { project: 1, 'index.status': 1, createdTs: -1, _id: -1 },
+    { project: 1, erasure: 1, createdTs: -1, _id: -1 },
+    { project: 1, erasure: 1, 'index.status': 1, createdTs: -1, _id: -1 },
     { 'index.requestId': 1 },
     { state: 1, enteredTs: 1 },
   ]);
   const documents = actors.collection as unknown as Collection<AssetDocument>;
   const resolutions: Collection<Resolution> = db.collection('resolutions');
+  const erased = createErasedAssets(documents, resolutions);
 
   return {
     actors,
+    erased,
 
     async ensureIndexes(): Promise<void> {
       await actors.ensureIndexes();
-      await resolutions.createIndex({ asset: 1 });
+      await erased.ensureIndexes();
+    },
+
+    /** An asset, or what is left of one that was erased. */
+    async findKept(id: string): Promise<AssetDocument | undefined> {
+      return (await documents.findOne({ _id: id })) ?? undefined;
     },
 
     async find(id: string): Promise<AssetDocument | undefined> {
-      return (await documents.findOne({ _id: id })) ?? undefined;
+      return (await documents.findOne({ _id: id, ...present })) ?? undefined;
     },
 
     /** A page of assets without their facts, newest first. */
@@ -53,7 +63,7 @@ export function createAssetStore(db: Db) {
       limit: number,
       after?: AssetCursor,
     ): Promise<AssetDocument[]> {
-      const filter: Filter<AssetDocument> = { project: { $in: projectIds } };
+      const filter: Filter<AssetDocument> = { project: { $in: projectIds }, ...present };
       if (status) filter['index.status'] = status;
       if (after) {
         filter.$or = [
@@ -69,7 +79,7 @@ export function createAssetStore(db: Db) {
     },
 
     async count(projectIds: string[]): Promise<number> {
-      return documents.countDocuments({ project: { $in: projectIds } });
+      return documents.countDocuments({ project: { $in: projectIds }, ...present });
     },
 
     /** Latencies of the newest finished runs of a mode and model, in ms. */
@@ -90,7 +100,7 @@ export function createAssetStore(db: Db) {
     /** Assets of a project whose run is under way. */
     async pendingIn(project: string, limit: number): Promise<string[]> {
       const found = await documents
-        .find({ project, 'index.status': 'pending' }, { projection: { _id: 1 } })
+        .find({ project, 'index.status': 'pending', ...present }, { projection: { _id: 1 } })
         .limit(limit)
         .toArray();
       return found.map(({ _id }) => _id);
@@ -99,6 +109,11 @@ export function createAssetStore(db: Db) {
     /** The asset that a request resolved to before. */
     async resolved(hash: string): Promise<string | undefined> {
       return (await resolutions.findOne({ _id: hash }))?.asset;
+    },
+
+    /** Forgets that a request resolved to an asset: it was erased. Safe to repeat. */
+    async unresolve(hash: string, asset: string): Promise<void> {
+      await resolutions.deleteOne({ _id: hash, asset }, durable);
     },
 
     /** Resolves a request to an asset, or to the one that another process has resolved it to first. */

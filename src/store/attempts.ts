@@ -49,6 +49,11 @@ export function createAttemptStore(db: Db) {
       return Math.max(1, (hits[0]?.ts ?? now) + windowMs - now);
     },
 
+    /** Forgets what was counted under a key. Safe to repeat. */
+    async forget(key: string): Promise<void> {
+      await attempts.deleteOne({ _id: key }, durable);
+    },
+
     /** Takes attempts back that were not to be counted after all. Safe to repeat. */
     async giveBack(keys: string[], id: string): Promise<void> {
       await attempts.updateMany({ _id: { $in: keys } }, { $pull: { hits: { id } } }, durable);

@@ -25,6 +25,7 @@ import { createAuditStore } from './audit.ts';
 import { createCrawlQuotaStore } from './crawl-quota.ts';
 import { createCrawlStore } from './crawls.ts';
 import { createDeepCrawlStore } from './deep-crawls.ts';
+import { createErasedAccounts } from './erased-accounts.ts';
 import { createIdempotencyStore } from './idempotency.ts';
 import { createIdentityStore } from './identities.ts';
 import { createMailOutbox } from './mail-outbox.ts';
@@ -190,6 +191,7 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     partitions: createPartitionStore(db),
     secrets: createSecretStore(db, box),
     accounts: createAccountStore(client, { users, projects, sessions, tokens, mailTokens, outbox }),
+    erasedAccounts: createErasedAccounts(db, client, projects),
   };
 }
 

@@ -80,8 +80,9 @@ export function createMailOutbox(db: Db) {
     },
 
     /** Removes the mails that are about a user or on their way to an address of theirs. Safe to repeat. */
-    async removeOf(userId: string, email: string): Promise<void> {
-      await mails.deleteMany({ $or: [{ userId }, { kind: 'reset', to: email }] }, durable);
+    async removeOf(userId: string, email?: string): Promise<void> {
+      const onTheirWay = email === undefined ? [] : [{ kind: 'reset' as const, to: email }];
+      await mails.deleteMany({ $or: [{ userId }, ...onTheirWay] }, durable);
     },
   };
 }

@@ -36,6 +36,11 @@ export function createMailboxStore(db: Db, { kept, days }: { kept: number; days:
       if (ids.length > 0) await mails.deleteMany({ _id: { $in: ids } });
     },
 
+    /** Takes the mails to an address out. Safe to repeat. */
+    async removeTo(to: string): Promise<void> {
+      await mails.deleteMany({ to }, durable);
+    },
+
     /** The newest mails first. */
     async list(limit: number): Promise<MailboxRecord[]> {
       const found = await mails.find().sort({ at: -1, _id: -1 }).limit(limit).toArray();

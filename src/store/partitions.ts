@@ -87,6 +87,11 @@ export function createPartitionStore(db: Db) {
       return result.matchedCount === moves.length;
     },
 
+    /** Up to which sequence everything of a partition is stored and published; 0 when there is no such partition. */
+    async positionOf(partition: number): Promise<number> {
+      return (await partitions.findOne({ _id: partition }))?.position ?? 0;
+    },
+
     async all(): Promise<PartitionRecord[]> {
       return partitions.find().toArray();
     },

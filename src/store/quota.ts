@@ -187,6 +187,12 @@ export function createQuotaStore(db: Db) {
       await users.updateOne({ _id: userId }, { $pull: { endedCycles: { endTs } } }, durable);
     },
 
+    /** All runs of an asset up to one stay counted: the asset is about to be gone, and could not say so. */
+    async settleRuns(userId: string, asset: string, run: number): Promise<void> {
+      const keys = Array.from({ length: run }, (_, n) => `${asset}:${n + 1}`);
+      await users.updateOne({ _id: userId }, { $pull: { holds: { key: { $in: keys } } } }, durable);
+    },
+
     async ensureIndexes(): Promise<void> {
       await users.createIndexes([
         { key: { 'holds.ts': 1 }, sparse: true },

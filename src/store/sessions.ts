@@ -117,6 +117,11 @@ export function createSessionStore(db: Db) {
       await sessions.deleteMany({ userId, id: { $ne: keptId ?? '' } }, { session });
       await sessions.updateMany({ userId }, { $set: { epoch } }, { session });
     },
+
+    /** Ends all sessions of a user. Safe to repeat. */
+    async removeOf(userId: string): Promise<void> {
+      await sessions.deleteMany({ userId }, durable);
+    },
   };
 }
 

@@ -12,6 +12,8 @@ export type UploadRecord = {
   /** As announced while it is being received, then as stored. */
   bytes: number;
   isUsed: boolean;
+  /** When an asset began to use it last. */
+  usedTs?: number;
   createdTs: number;
 };
 
@@ -58,9 +60,10 @@ export function createUploadStore(db: Db) {
       return false;
     },
 
-    /** The upload is stored under `key`. */
-    async complete(id: string, key: string, bytes: number): Promise<void> {
-      await uploads.updateOne({ _id: id }, { $set: { key, bytes } }, durable);
+    /** The upload is stored under `key`. Answers false when it was forgotten meanwhile, with its user. */
+    async complete(id: string, key: string, bytes: number): Promise<boolean> {
+      const result = await uploads.updateOne({ _id: id }, { $set: { key, bytes } }, durable);
+      return result.matchedCount === 1;
     },
 
     /** Forgets an upload. Safe to repeat. */
@@ -69,8 +72,26 @@ export function createUploadStore(db: Db) {
     },
 
     /** An asset uses the upload: it is neither counted nor removed any more. Safe to repeat. */
-    async markUsed(key: string): Promise<void> {
-      await uploads.updateOne({ key }, { $set: { isUsed: true } }, durable);
+    async markUsed(key: string, now: number): Promise<void> {
+      await uploads.updateOne({ key }, { $set: { isUsed: true, usedTs: now } }, durable);
+    },
+
+    /**
+     * Forgets an upload of a user that no asset uses any more. Safe to repeat.
+     *
+     * @returns whether its file may go: not when an asset has begun to use it since `beforeTs`, nor when it is
+     * somebody else's.
+     */
+    async removeUsed(key: string, userId: string, beforeTs: number): Promise<boolean> {
+      await uploads.deleteOne({ key, userId, usedTs: { $not: { $gt: beforeTs } } }, durable);
+      return (await uploads.findOne({ key }, { projection: { _id: 1 } })) === null;
+    },
+
+    /** Uploads of a user; those that are still being received only when they began before a time. */
+    async ofUser(userId: string, begunBeforeTs: number, limit: number): Promise<UploadRecord[]> {
+      const isReceived = [{ key: { $type: 'string' as const } }, { createdTs: { $lt: begunBeforeTs } }];
+      const found = await uploads.find({ userId, $or: isReceived }).limit(limit).toArray();
+      return found.map(({ _id: id, ...rest }) => ({ id, ...rest }));
     },
 
     /** Unused uploads made before a time, oldest first; those that were never completed too. */

@@ -28,6 +28,11 @@ export function createUsageStore(db: Db) {
       if (oldest) await cycles.deleteMany({ userId, endTs: { $lt: oldest.endTs } }, durable);
     },
 
+    /** Forgets the cycles of a user. Safe to repeat. */
+    async removeOf(userId: string): Promise<void> {
+      await cycles.deleteMany({ userId }, durable);
+    },
+
     /** Newest first. */
     async list(userId: string): Promise<EndedCycle[]> {
       const found = await cycles.find({ userId }).sort({ endTs: -1 }).limit(limits.historyCycles).toArray();

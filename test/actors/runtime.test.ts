@@ -840,6 +840,43 @@ t.test('many runs within one batch that is lost half-way still have their ends t
   t.equal(ends.length, 120, 'one for each run but the last');
 });
 
+t.test('an erased asset tells its end once, also by its next owner, and then keeps no facts', async (t) => {
+  const world = await createWorld({ partitions: 1 });
+  const ids = await addCounters(world, 'p1', 1);
+  await addAsset(world, 'p1', 'ast_1');
+  const first = world.addWorker('a');
+  await world.clock.advance(1_500);
+  await start(world, 'p1', 'ast_1');
+  await world.clock.until(async () => (await stateOf(world, 'ast_1')) === 'pending.source.fetching', 5_000);
+  await world.clock.advance(1_000);
+  // Stored, and then the owner dies before anybody hears of it.
+  first.bus.failNext('not stored', 100);
+  const erase = { type: 'ERASE' };
+  const subject = world.front.subjects.command('p1', 'asset', 'ast_1');
+  await world.front.publish({ subject, id: 'ast_1:erase', body: erase });
+  await world.clock.until(async () => (await stateOf(world, 'ast_1')) === 'erased', 5_000);
+  first.kill();
+  world.addWorker('b');
+  await world.clock.advance(5_000);
+  await world.front.publish({ subject, id: 'ast_1:erase:again', body: erase });
+  await start(world, 'p1', 'ast_1');
+  await world.count('p1', ...ids);
+  await world.finish();
+  t.strictSame(world.audit(), ['2 facts are stored, 3 published'], 'in order, and one is not kept');
+  const told = world.server.facts().filter(({ body }) => body['asset_id'] === 'ast_1');
+  t.strictSame(
+    told.map(({ body }) => body['event']),
+    ['queued', 'cancelled'],
+  );
+  const document = await world.stores.asset.find('ast_1');
+  t.match(document, { state: 'erased', timers: [], dueTs: null, index: { status: 'failed' } });
+  t.strictSame(
+    document?.facts.map(({ event }) => event),
+    ['cancelled'],
+    'what was published before has gone with the step',
+  );
+});
+
 // ── The reconciler ──────────────────────────────────────────────────────────────────────────────
 
 t.test(

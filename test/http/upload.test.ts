@@ -151,7 +151,7 @@ t.test('413 when unused uploads take too much room; used ones do not count', asy
   await store.uploads.complete(id, key, bytes);
   const refused = await send(form(png), {}, user.cookie);
   t.match(refused, { status: 413, body: { error: /unused uploads/ } });
-  await store.uploads.markUsed(key);
+  await store.uploads.markUsed(key, Date.now());
   t.equal((await send(form(png), {}, user.cookie)).status, 200);
   const kept = await store.uploads.unusedBefore(front.clock.now + 1, 1_000);
   t.equal(kept.filter((one) => one.userId === user.userId).length, 1);
