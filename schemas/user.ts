@@ -4,7 +4,13 @@ import { account } from './limits.ts';
 import { PlanName } from './plans.ts';
 
 /** E-mail addresses are compared, stored and answered trimmed and in lower case. */
-export const Email = z.string().trim().toLowerCase().pipe(z.email().max(account.emailMaxChars));
+export const Email = z
+  .string()
+  .trim()
+  .toLowerCase()
+  .pipe(z.email().max(account.emailMaxChars))
+  // The document describes what goes in, of which the pipe's first part says too little.
+  .meta({ format: 'email', maxLength: account.emailMaxChars });
 
 /**
  * Any text but control characters, which no name has and logs and mails could not bear. Written out, since the
