@@ -188,8 +188,9 @@ function answerUnsatisfied({ exchange, headers, file, kind }: MediaAnswer): void
 }
 
 /** The object was deleted between being looked up and being read. */
-function answerGone({ exchange, headers }: MediaAnswer): void {
-  answerJson(exchange, { status: 404, body: { error: 'not found' }, headers });
+function answerGone({ exchange, headers, kind }: MediaAnswer): void {
+  const { 'Cache-Control': _, 'X-Content-Type-Options': __, ...fixed } = kind.headers;
+  answerJson(exchange, { status: 404, body: { error: 'not found' }, headers: { ...fixed, ...headers } });
 }
 
 /** The value of Content-Type and, after line breaks, all headers that depend on file and kind alone. */
