@@ -94,11 +94,12 @@ export default {
       'http: no effects, no providers',
       '^src/http/',
       [
-        '^src/(http|actors|sse|auth|quota|operator|brand|webhooks|media|store|bus|outbound)/',
+        '^src/(http|actors|sse|auth|quota|operator|brand|webhooks|media|store|bus|outbound|docs)/',
         '^(schemas|machines)/',
       ],
       ['uWebSockets\\.js', '@trufflesuite', 'zod', 'lru-cache', 'prom-client', 'pino'],
     ),
+    only('docs: schemas', '^src/docs/', ['^src/docs/', '^schemas/'], ['markdown-it']),
     {
       name: 'nobody imports the tops',
       severity: 'error',

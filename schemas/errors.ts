@@ -3,6 +3,7 @@
  * (specification 7, decisions 9).
  */
 import { z } from 'zod';
+import { project } from './limits.ts';
 
 /** What may be done after a failure: `transient` is tried again, `permanent` ends the run. */
 export type Retry = 'transient' | 'permanent';
@@ -55,10 +56,71 @@ export class EffectError extends Error {
   }
 }
 
-/** Body of every error answer (specification 7, decisions 9). */
+/**
+ * Codes of error answers (decisions 9): the status, and the texts that mean it. A text that ends with a colon stands
+ * for all that begin with it; without texts the code is what remains of its status. Each has its page in src/docs.
+ */
+export const apiErrors = {
+  invalid_request: { status: 400 },
+  malformed_proxy_url: { status: 400, texts: ['malformed proxy URL:'] },
+  source_refused: { status: 400, texts: ['src:'] },
+  signing_not_enabled: { status: 400, texts: ['signing is not enabled'] },
+  overage_needs_paid_plan: { status: 400, texts: ['overage needs a paid plan'] },
+  authentication_required: { status: 401 },
+  invalid_credentials: { status: 401, texts: ['invalid credentials'] },
+  forbidden: { status: 403 },
+  cross_site_request_refused: { status: 403, texts: ['cross-site request refused'] },
+  unknown_project_key: { status: 403, texts: ['unknown project key'] },
+  origin_not_allowed: { status: 403, texts: ['origin not allowed', 'origin not allowed:'] },
+  invalid_signature: { status: 403, texts: ['invalid signature'] },
+  source_host_not_allowed: { status: 403, texts: ['source host not allowed'] },
+  not_in_plan: { status: 403, texts: ['model is not in your plan', 'aspect is not in your plan'] },
+  too_many_projects: { status: 403, texts: [`at most ${project.maxPerUser} projects`] },
+  not_found: { status: 404 },
+  poster_not_available: { status: 404, texts: ['poster not available'] },
+  method_not_allowed: { status: 405 },
+  request_timeout: { status: 408 },
+  conflict: { status: 409 },
+  email_taken: { status: 409, texts: ['email already registered'] },
+  asset_not_pending: { status: 409, texts: ['asset is not pending'] },
+  body_too_large: { status: 413 },
+  image_too_large: { status: 413, texts: ['the file is larger than 10 MB'] },
+  too_many_uploads: { status: 413, texts: ['too many unused uploads:'] },
+  unsupported_type: { status: 415 },
+  range_not_satisfiable: { status: 416 },
+  unprocessable: { status: 422 },
+  rate_limited: { status: 429 },
+  monthly_limit_reached: { status: 429, texts: ['monthly limit reached'] },
+  overage_disabled: { status: 429, texts: ['monthly limit reached:'] },
+  internal_error: { status: 500 },
+  generation_failed: { status: 502 },
+  unavailable: { status: 503 },
+  busy: { status: 503, texts: ['busy'] },
+} as const satisfies Record<string, { status: number; texts?: readonly string[] }>;
+
+export const ApiErrorCode = z.enum(
+  Object.keys(apiErrors) as [keyof typeof apiErrors, ...(keyof typeof apiErrors)[]],
+);
+export type ApiErrorCode = z.infer<typeof ApiErrorCode>;
+
+/** The code that an error answer has by its text, else by its status; undefined for a status that is no error. */
+export function apiErrorCode(status: number, text: string): ApiErrorCode | undefined {
+  const byText = codesByText.get(text) ?? codesByText.get(text.slice(0, text.indexOf(':') + 1));
+  return byText ?? codesByStatus.get(status);
+}
+
+const codesByText = new Map<string, ApiErrorCode>();
+const codesByStatus = new Map<number, ApiErrorCode>();
+for (const code of ApiErrorCode.options) {
+  const { status, texts = [] }: { status: number; texts?: readonly string[] } = apiErrors[code];
+  for (const text of texts) codesByText.set(text, code);
+  if (texts.length === 0) codesByStatus.set(status, code);
+}
+
+/** Body of every error answer (specification 7, decisions 9). Answers get `code` and `docs_url` when they are sent. */
 export const ErrorBody = z.object({
   error: z.string(),
-  code: z.string().optional(),
+  code: ApiErrorCode.optional(),
   docs_url: z.string().optional(),
 });
 export type ErrorBody = z.infer<typeof ErrorBody>;

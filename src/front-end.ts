@@ -10,13 +10,13 @@ import { RequestFailure } from './bus/bus.ts';
 import { accountRoutes } from './http/account.ts';
 import { assetRoutes } from './http/assets.ts';
 import { brandRoutes } from './http/brand.ts';
+import { documentRoutes } from './http/docs.ts';
 import { eraseAccountRoutes } from './http/erase-account.ts';
 import { eventRoutes } from './http/events.ts';
 import { healthRoutes } from './http/health.ts';
 import { mediaRoutes } from './http/media.ts';
 import { createMediaFiles } from './http/media-files.ts';
 import { type OAuthParts, oauthRoutes } from './http/oauth.ts';
-import { openApiRoute } from './http/openapi.ts';
 import { operatorRoutes } from './http/operator.ts';
 import { createPace } from './http/pace.ts';
 import { projectRoutes } from './http/projects.ts';
@@ -49,9 +49,22 @@ const maxProjects = 1_000;
 
 /** Answers the port. */
 export async function startFrontEnd(parts: Parts): Promise<number> {
-  const { config, opened, store, requests } = parts;
+  const { config, opened } = parts;
   const services = createServices(parts);
   const hub = createEventHub(parts);
+  const routes = createRoutes(parts, services, hub);
+  const server = opened(
+    await startServer({ host: config.host, port: config.port, routes, services }),
+    (one) => one.close(),
+  );
+  // Closed before the server: streams end in order while it still serves.
+  opened(hub, (one) => one.close());
+  return server.port;
+}
+
+/** Every route of the product. */
+export function createRoutes(parts: Parts, services: Services, hub: Hub): AnyRoute[] {
+  const { config, store, requests } = parts;
   const routes: AnyRoute[] = [
     ...userRoutes,
     ...accountRoutes,
@@ -68,14 +81,8 @@ export async function startFrontEnd(parts: Parts): Promise<number> {
     ...publicRoutes(parts, services, hub),
     ...healthRoutes,
   ];
-  routes.push(openApiRoute(routes, config.baseUrl));
-  const server = opened(
-    await startServer({ host: config.host, port: config.port, routes, services }),
-    (one) => one.close(),
-  );
-  // Closed before the server: streams end in order while it still serves.
-  opened(hub, (one) => one.close());
-  return server.port;
+  routes.push(...documentRoutes(routes, config.baseUrl));
+  return routes;
 }
 
 /** Media addresses and the proxy, over what this process remembers of projects, assets and files. */

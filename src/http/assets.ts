@@ -33,6 +33,8 @@ const prepare = route({
   method: 'post',
   path: '/api/v1/prepare',
   summary: 'Prepare an asset',
+  description:
+    'Answers at once; the animation is made meanwhile. Safe to repeat: the same request means the same asset, and a generation is counted only when a run begins.',
   perMinute: perMinute.prepare,
   idempotent: true,
   body: PrepareRequest,
@@ -55,6 +57,8 @@ const regenerate = route({
   method: 'post',
   path: '/api/assets/:assetId/regenerate',
   summary: 'Regenerate an asset',
+  description:
+    'Begins another run, from every state; it counts one generation. The id and the embed URL stay, and the proxy plays the earlier animation until the new one is ready. A run that is under way is cancelled.',
   perMinute: perMinute.regenerate,
   idempotent: true,
   body: RegenerateRequest,
@@ -77,6 +81,7 @@ const cancel = route({
   method: 'post',
   path: '/api/assets/:assetId/cancel',
   summary: 'Cancel the run of an asset',
+  description: 'The generation stays counted. An earlier animation stays available.',
   responses: { 200: CancelResponse, 404: ErrorBody, 409: ErrorBody },
   async handle({ userId, assetId, requestId }, services) {
     const owned = await findOwned(assetId, userId, services);

@@ -14,7 +14,8 @@ import { isStoreOutage } from '../store/client.ts';
 import { findSession, readCredential, unauthorized } from './credential.ts';
 import { type Answer, answerJson, type Exchange, writeHead } from './exchange.ts';
 import { rateFields, rateLimited, sharedPolicy, takeTurn } from './rate-policy.ts';
-import { type RawRoute, rawRoute } from './route.ts';
+import { streamSpecs } from './raw-specs.ts';
+import { type RawRoute, type RawSpec, rawRoute } from './route.ts';
 import type { Services } from './services.ts';
 
 export type EventPorts = {
@@ -29,32 +30,35 @@ type EventServices = Pick<Services, 'sessions' | 'tokens' | 'rateLimit' | 'confi
 
 /** The routes of the three streams, with HEAD, and OPTIONS for the one that other origins read. */
 export function eventRoutes(ports: EventPorts): RawRoute[] {
-  const streams: { path: string; summary: string; judge: Judge; headers: Record<string, string> }[] = [
+  const streams: StreamRoute[] = [
     {
       path: '/v1/:key/events/:asset',
       summary: 'Stream the events of an asset by project key',
+      spec: streamSpecs.byKey,
       judge: (head) => judgeKey(head, ports),
       headers: anyOrigin,
     },
     {
       path: '/api/assets/:id/events',
       summary: 'Stream the events of an asset',
+      spec: streamSpecs.ofAsset,
       judge: (head, services) => judgeAsset(head, services, ports),
       headers: {},
     },
     {
       path: '/api/projects/:id/activity',
       summary: 'Stream the events of a project',
+      spec: streamSpecs.ofProject,
       judge: judgeProject,
       headers: {},
     },
   ];
-  const routes = streams.flatMap(({ path, summary, judge, headers }) =>
+  const routes = streams.flatMap(({ path, summary, spec, judge, headers }) =>
     (['get', 'head'] as const).map((method) =>
       rawRoute({
         method,
         path,
-        ...(method === 'get' ? { summary } : {}),
+        ...(method === 'get' ? { summary, ...spec } : {}),
         handle: (res, req, services, exchange) =>
           answerStream(readStreamHead(req), { res, services, exchange, ports, judge, headers }),
       }),
@@ -71,6 +75,14 @@ export function eventRoutes(ports: EventPorts): RawRoute[] {
   });
   return [...routes, preflight];
 }
+
+type StreamRoute = {
+  path: string;
+  summary: string;
+  spec: RawSpec;
+  judge: Judge;
+  headers: Record<string, string>;
+};
 
 /** What is read of a request before anything is awaited. */
 type StreamHead = {

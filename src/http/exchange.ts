@@ -5,6 +5,7 @@
 
 import type { HttpResponse } from 'uWebSockets.js';
 import { STATUS_CODES } from 'node:http';
+import { apiErrorCode } from '../../schemas/errors.ts';
 
 /** What raw routes are handed beside the response itself. */
 export type Exchange = {
@@ -20,6 +21,8 @@ export type Exchange = {
   readonly signal: AbortSignal;
   /** The server is stopping: end with close, begin nothing long. */
   readonly isStopping: boolean;
+  /** Address of the pages on error codes, with a slash at its end. */
+  readonly errorDocs: string;
   /** Calls back when the client goes away. To be used instead of `res.onAborted`, which knows one listener. */
   onAborted(listener: () => void): void;
   /** The answer is complete: to be called once, right after the response was ended. Writes the log line. */
@@ -37,6 +40,7 @@ export const clientGone = 499;
 /** What exchanges of one server share. */
 export type ExchangeHost = {
   isStopping: boolean;
+  readonly errorDocs: string;
   finished(exchange: OpenExchange, status: number, fields: LogFields): void;
 };
 
@@ -70,6 +74,10 @@ export class OpenExchange implements Exchange {
 
   get isStopping(): boolean {
     return this.host.isStopping;
+  }
+
+  get errorDocs(): string {
+    return this.host.errorDocs;
   }
 
   /** Made when it is first asked for: most requests never do. */
@@ -133,7 +141,7 @@ export function answerJson(
 ): void {
   if (!exchange.isOpen) return;
   const { res } = exchange;
-  const text = body === undefined ? undefined : JSON.stringify(body);
+  const text = body === undefined ? undefined : textOf(status, body, exchange.errorDocs);
   const close = options.close === true || exchange.isStopping;
   res.cork(() => {
     writeHead(exchange, status, headers);
@@ -144,6 +152,15 @@ export function answerJson(
     else res.end(text, close);
   });
   exchange.done(status, options.fields);
+}
+
+/** A body as it is sent: errors name their code and the page on it (decisions 9). */
+function textOf(status: number, body: unknown, errorDocs: string): string {
+  if (status < 400) return JSON.stringify(body);
+  const { error, code: own, docs_url } = body as { error?: unknown; code?: string; docs_url?: string };
+  const code = typeof error === 'string' ? (own ?? apiErrorCode(status, error)) : undefined;
+  if (code === undefined) return JSON.stringify(body);
+  return JSON.stringify({ ...(body as object), code, docs_url: docs_url ?? `${errorDocs}${code}` });
 }
 
 /** Ends an answer without a body: with a length of 0, but where HTTP allows none (204, 304). */

@@ -8,6 +8,7 @@ import { StorageError } from '../media/storage.ts';
 import { LimitError } from '../sse/limiter.ts';
 import { answerJson, type Exchange, writeHead } from './exchange.ts';
 import type { MediaFiles } from './media-files.ts';
+import { mediaSpec } from './raw-specs.ts';
 import { type RawRoute, rawRoute } from './route.ts';
 import { type MediaKind, type MediaServer, readMediaHead } from './serve-media.ts';
 
@@ -41,7 +42,7 @@ export function mediaRoutes({ files, media }: MediaPorts): RawRoute[] {
       rawRoute({
         method,
         path,
-        ...(method === 'get' ? { summary: 'Read a finished animation or poster' } : {}),
+        ...(method === 'get' ? { summary: 'Read a finished animation or poster', ...mediaSpec } : {}),
         handle: (_res, req, _services, exchange) => answer(req, exchange, method === 'head'),
       }),
     ),

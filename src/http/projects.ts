@@ -89,7 +89,9 @@ const updateProject = route({
 const deleteProject = route({
   method: 'delete',
   path: '/api/projects/:projectId',
-  summary: 'Delete a project: its keys stop working at once, its runs are cancelled',
+  summary: 'Delete a project',
+  description:
+    'Its keys stop working at once, its runs are cancelled. Addresses of media that were handed out keep working.',
   responses: { 200: OkResponse, 404: ErrorBody },
   async handle({ userId, projectId, requestId }, { store, onProjectDeleted }) {
     const removed = await store.projects.remove(projectId, userId);
@@ -102,7 +104,9 @@ const deleteProject = route({
 const configureProxy = route({
   method: 'put',
   path: '/api/projects/:projectId/proxy-config',
-  summary: 'Save the proxy configuration; the first save makes the project key',
+  summary: 'Save the proxy configuration',
+  description:
+    'The first save makes the project key. Enabling signing makes the signing secret, which this answer alone shows.',
   body: ProxyConfigRequest,
   responses: {
     200: ProxyConfigResponse,
@@ -134,7 +138,9 @@ const configureProxy = route({
 const rotateKey = route({
   method: 'post',
   path: '/api/projects/:projectId/keys/rotate',
-  summary: 'Replace the project key or the signing secret; the old one stops working at once',
+  summary: 'Rotate a key',
+  description:
+    'Replaces the project key or the signing secret. The old one stops working within a second, everywhere.',
   query: RotateKeyQuery,
   responses: { 200: RotateKeyResponse, 400: ValidationErrorBody, 404: ErrorBody },
   async handle({ userId, projectId, query }, { store, onProjectChanged, now }) {

@@ -38,6 +38,7 @@ import {
   parseWait,
   readProxyHead,
 } from './proxy-request.ts';
+import { proxyForms } from './raw-specs.ts';
 import { type RawRoute, rawRoute } from './route.ts';
 import type { MediaKind, MediaServer } from './serve-media.ts';
 import type { HttpConfig } from './services.ts';
@@ -79,7 +80,7 @@ export function proxyRoutes<Project extends ProxyProject>(ports: ProxyPorts<Proj
     rawRoute({
       method: 'get',
       path,
-      summary: 'Read the animation or poster of a source',
+      forms: proxyForms,
       handle: (_res, req, _services, exchange) => handle(req, exchange, false),
     }),
     rawRoute({

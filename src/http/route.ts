@@ -4,10 +4,12 @@
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import type { z } from 'zod';
+import type { JsonSchema } from '../../schemas/openapi.ts';
 import type { Session } from '../auth/sessions.ts';
 import type { BodyStream } from './body.ts';
 import type { Answer, Exchange } from './exchange.ts';
 import type { Operation } from './idempotency.ts';
+import type { HeaderName } from './openapi-headers.ts';
 import { policyOf, type RatePolicy } from './rate-policy.ts';
 import type { Services } from './services.ts';
 
@@ -35,7 +37,7 @@ export type Idempotent =
   | { fingerprint(stream: BodyStream, signal: AbortSignal): Promise<string | Answer> };
 
 /** A body that the handler reads itself, for those too large to be kept. */
-export type StreamSpec = { contentType: string; schema: object };
+export type StreamSpec = { contentType: string; schema: JsonSchema };
 
 export type Route = {
   kind: 'json';
@@ -44,6 +46,7 @@ export type Route = {
   /** Names of the path's parameters, in order. */
   params: string[];
   summary: string | undefined;
+  description: string | undefined;
   auth: Auth;
   /** Requests a minute and user; without a number the route shares one bucket with all that have none. */
   perMinute: number | undefined;
@@ -55,15 +58,42 @@ export type Route = {
   body: z.ZodType | undefined;
   stream: StreamSpec | undefined;
   responses: Responses;
+  /** Headers of answers beside those that all JSON answers have. */
+  answerHeaders: Record<number, AnswerHeaders> | undefined;
   handle(input: RouteInput, services: Services): Promise<Reply> | Reply;
 };
 
+/** Headers of an answer: there always, or only sometimes. */
+export type AnswerHeaders = Partial<Record<HeaderName, 'always' | 'sometimes'>>;
+
+/** One answer of a raw route. Bodies by content type; without them the answer has none. */
+export type AnswerSpec = {
+  description: string;
+  content?: Record<string, z.ZodType | JsonSchema>;
+  headers?: AnswerHeaders;
+};
+
+/** What the document says of a raw route, or of one of the forms that its path has. */
+export type RawSpec = {
+  summary?: string;
+  description?: string;
+  auth?: Auth;
+  /** What the path's parameters are, by name. */
+  params?: Record<string, { description: string; example?: string }>;
+  query?: z.ZodType;
+  /** Request headers that matter, with what they do. */
+  headers?: Record<string, string>;
+  responses?: Record<number, AnswerSpec>;
+};
+
 /** A route that reads its request and writes its response itself: media, streams, pages. */
-export type RawRoute = {
+export type RawRoute = RawSpec & {
   kind: 'raw';
   method: 'get' | 'head' | 'options' | 'post' | 'put' | 'delete';
   path: string;
-  /** For the document; without it the route is left out. */
+  /** Forms of a path that ends in a wildcard, each with its own entry in the document: `/v1/{key}/{source}.mp4`. */
+  forms?: readonly (RawSpec & { path: string })[];
+  /** For the document; a route without one, and without forms, is left out. */
   summary?: string;
   /**
    * Must read what it needs of `req` before its first await, answer with `exchange.requestId` in X-Request-Id
@@ -121,6 +151,7 @@ export function route<
   method: Route['method'];
   path: P;
   summary?: string;
+  description?: string;
   auth?: A;
   perMinute?: number;
   idempotent?: Idempotent;
@@ -128,6 +159,7 @@ export function route<
   body?: B;
   stream?: T;
   responses: R;
+  answerHeaders?: Record<number, AnswerHeaders>;
   handle(
     input: CommonInput &
       PathParams<P> &
@@ -138,6 +170,7 @@ export function route<
 }): Route {
   const { method, path, summary, auth = 'session', perMinute, query, body, stream, responses } = spec;
   const { idempotent = false } = spec;
+  const { description, answerHeaders } = spec;
   // The types of one route are checked above; from here on all routes are alike.
   const handle = spec.handle as unknown as Route['handle'];
   const params = paramNames(path);
@@ -147,6 +180,7 @@ export function route<
     path,
     params,
     summary,
+    description,
     auth,
     perMinute,
     policy: policyOf(method, path, perMinute),
@@ -155,6 +189,7 @@ export function route<
     body,
     stream,
     responses,
+    answerHeaders,
     handle,
   };
 }
@@ -164,7 +199,7 @@ export function rawRoute(spec: Omit<RawRoute, 'kind'>): RawRoute {
 }
 
 /** Names of a path's parameters, in order. */
-export function paramNames(path: string): string[] {
+function paramNames(path: string): string[] {
   return path
     .split('/')
     .filter((segment) => segment.startsWith(':'))

@@ -488,11 +488,12 @@ function toSeconds(ms: number): string {
 type Running = ReturnType<typeof createRunning>;
 
 /** The requests that are being answered, and the log line of each. */
-function createRunning({ log }: Services) {
+function createRunning({ log, config }: Services) {
   let count = 0;
   let idle: (() => void) | undefined;
   const host: ExchangeHost = {
     isStopping: false,
+    errorDocs: `${config.baseUrl}/docs/errors/`,
     finished: ({ requestId, method, path, startedAt }, status, { userId, err }) => {
       count -= 1;
       if (count === 0) idle?.();

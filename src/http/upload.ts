@@ -10,6 +10,7 @@ import { upload as limits } from '../../schemas/limits.ts';
 import { receiveUpload, UploadError, type UploadTarget } from '../media/upload.ts';
 import type { BodyStream } from './body.ts';
 import { type Answer, answerJson, type Exchange, endEmpty, writeHead } from './exchange.ts';
+import { uploadSpec } from './raw-specs.ts';
 import { type AnyRoute, rawRoute, reply, route } from './route.ts';
 
 const folder = 'uploads/';
@@ -19,7 +20,9 @@ const formBytes = 1024 * 1024;
 const uploadImage = route({
   method: 'post',
   path: '/api/v1/upload',
-  summary: 'Upload a source image: png, jpeg or webp',
+  summary: 'Upload a source image',
+  description:
+    'A png, jpeg or webp image of at most 10 MB, judged by its first bytes. The `url` of the answer is the `src` of a later prepare. An upload that no asset uses is deleted after 7 days.',
   stream: {
     contentType: 'multipart/form-data',
     schema: {
@@ -107,7 +110,7 @@ const readUpload = (method: 'get' | 'head') =>
   rawRoute({
     method,
     path: '/uploads/:key',
-    summary: 'Read an uploaded image',
+    ...(method === 'get' ? { summary: 'Read an uploaded image', ...uploadSpec } : {}),
     async handle(_res, req, { storage }, exchange) {
       const key = req.getParameter(0);
       const knownTag = req.getHeader('if-none-match');

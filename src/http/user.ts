@@ -19,9 +19,11 @@ const signUp = route({
   method: 'post',
   path: '/api/user/signup',
   summary: 'Make an account and sign in',
+  description: 'A project named “Default” comes with the account. The answer sets the session cookie.',
   auth: 'none',
   body: SignupRequest,
   responses: { 201: SessionResponse, 400: ValidationErrorBody, 409: ErrorBody, 429: RetryErrorBody },
+  answerHeaders: { 201: { 'Set-Cookie': 'always' } },
   async handle({ body, address, userAgent }, { store, passwords, sessions, throttle, newId, now }) {
     const { email, password, name } = body;
     const { retryAfterMs } = await throttle.signUp(address);
@@ -52,6 +54,7 @@ const signIn = route({
   auth: 'none',
   body: SigninRequest,
   responses: { 200: SessionResponse, 400: ValidationErrorBody, 401: ErrorBody, 429: RetryErrorBody },
+  answerHeaders: { 200: { 'Set-Cookie': 'always' } },
   handle({ body, address, userAgent }, services) {
     return services.passwords.admit(() => checkPassword(body, { address, userAgent }, services));
   },
@@ -63,6 +66,7 @@ const signOut = route({
   summary: 'End the session',
   auth: 'cookie',
   responses: { 200: OkResponse },
+  answerHeaders: { 200: { 'Set-Cookie': 'always' } },
   async handle({ session, sessionToken }, { sessions, onSessionEnded }) {
     await sessions.end(sessionToken);
     await onSessionEnded(session.id);

@@ -1,6 +1,11 @@
-/** Requests with any header, answered with the bytes as they came; and readers that behave badly. */
+/**
+ * Requests with any header, answered with the bytes as they came and held against the document of the product; and
+ * readers that behave badly.
+ */
 import { request } from 'node:http';
 import { connect } from 'node:net';
+import { createContract } from '../fixtures/contract.ts';
+import { productDocument } from '../fixtures/product.ts';
 
 export type Asked = {
   status: number;
@@ -12,11 +17,17 @@ export type Asked = {
 
 export type AskOptions = { method?: string; headers?: Record<string, string> };
 
-export function ask(
-  port: number,
-  path: string,
-  { method = 'GET', headers = {} }: AskOptions = {},
-): Promise<Asked> {
+// Made before any test: a pause in the middle of one would make its readers slow.
+const contract = createContract(productDocument());
+
+export async function ask(port: number, path: string, options: AskOptions = {}): Promise<Asked> {
+  const asked = await send(port, path, options);
+  const { status, headers, body } = asked;
+  contract.check(options.method ?? 'GET', path, { status, body, header: (name) => headers[name] });
+  return asked;
+}
+
+function send(port: number, path: string, { method = 'GET', headers = {} }: AskOptions = {}): Promise<Asked> {
   return new Promise((resolve, reject) => {
     const sent = request({ host: '127.0.0.1', port, path, method, headers, agent: false }, (answer) => {
       const chunks: Buffer[] = [];
@@ -24,7 +35,8 @@ export function ask(
       answer.on('error', reject);
       answer.on('end', () => {
         const body = Buffer.concat(chunks);
-        const isJson = answer.headers['content-type']?.startsWith('application/json') && body.length > 0;
+        const { 'content-type': type, 'content-encoding': encoding } = answer.headers;
+        const isJson = type?.startsWith('application/json') && encoding === undefined && body.length > 0;
         resolve({
           status: answer.statusCode ?? 0,
           headers: answer.headers as Record<string, string | undefined>,

@@ -114,7 +114,7 @@ async function start(
     routes: mediaRoutes({ files, media: createMediaServer(files, pace) }),
     services: {
       log: { info: note, warn: note, error: note },
-      config: { trustedProxies: [] },
+      config: { baseUrl: 'http://localhost:8080', trustedProxies: [] },
     } as unknown as Services,
   });
   t.teardown(async () => {

@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { Project } from '../../schemas/project.ts';
 import { newId } from '../../src/store/ids.ts';
-import { startFront } from '../fixtures/http.ts';
+import { coded, startFront } from '../fixtures/http.ts';
 
 const front = await startFront({
   services: {
@@ -107,7 +107,7 @@ t.test('401 for every endpoint without a session, 404 for the project of another
     t.equal((await call(method, path, { body })).status, 401, `${method} ${rest}`);
     const { status, body: answer } = await call(method, path, { body, cookie: stranger.cookie });
     t.equal(status, 404, `${method} ${rest}`);
-    t.strictSame(answer, { error: 'not found' });
+    t.strictSame(answer, coded('not_found', { error: 'not found' }));
     const odd = encodeURIComponent('a/b\0…');
     t.equal((await call(method, `/api/projects/${odd}${rest}`, { body, cookie })).status, 404);
   }
@@ -188,7 +188,7 @@ t.test('403 past the greatest number of projects', async (t) => {
   }
   const { status, body } = await call('POST', '/api/projects', { body: { name: 'x' }, cookie: user.cookie });
   t.equal(status, 403);
-  t.strictSame(body, { error: 'at most 1000 projects' });
+  t.strictSame(body, coded('too_many_projects', { error: 'at most 1000 projects' }));
 });
 
 t.test('deleting a project tells who listens, and a second time answers 404', async (t) => {
@@ -287,10 +287,13 @@ t.test('proxy configuration', async (t) => {
   t.test('overage needs a paid plan', async (t) => {
     const refused = await proxyConfig(id, { overage_enabled: true });
     t.equal(refused.status, 400);
-    t.strictSame(refused.body, {
-      error: 'overage needs a paid plan',
-      upgrade_url: 'http://localhost:8080/dashboard/billing',
-    });
+    t.strictSame(
+      refused.body,
+      coded('overage_needs_paid_plan', {
+        error: 'overage needs a paid plan',
+        upgrade_url: 'http://localhost:8080/dashboard/billing',
+      }),
+    );
     t.equal(await store.users.setPlan(userId, 'pro', 31), true);
     t.equal((await proxyConfig(id, { overage_enabled: true })).project.overage_enabled, true);
     await store.users.setPlan(userId, 'free', null);
@@ -319,7 +322,7 @@ t.test('proxy configuration', async (t) => {
     await proxyConfig(id, { enable_signing: false });
     const refused = await rotate('?which=signing');
     t.equal(refused.status, 400);
-    t.strictSame(refused.body, { error: 'signing is not enabled' });
+    t.strictSame(refused.body, coded('signing_not_enabled', { error: 'signing is not enabled' }));
     const fresh = await create({ name: 'Fresh' });
     t.match((await rotate('?which=proxy', fresh.id)).body, { proxy_key: /^pk_/ }, 'made when there was none');
     t.strictSame(events.at(-1), ['changed', fresh.id, {}]);

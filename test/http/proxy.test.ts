@@ -185,7 +185,7 @@ async function start(t: Test) {
     }),
     services: {
       log: { info: () => undefined, warn: () => undefined, error: () => undefined },
-      config: { trustedProxies: [] },
+      config: { baseUrl, trustedProxies: [] },
     } as unknown as Services,
   });
   t.teardown(async () => {

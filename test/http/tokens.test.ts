@@ -183,7 +183,7 @@ t.test('429 in the bucket that a user’s sessions and tokens share', async (t) 
 t.test('the document knows both ways in, and where the cookie alone will do', async (t) => {
   const { paths, components } = createOpenApi([...userRoutes, ...tokenRoutes], 'https://x.example');
   t.match(components.securitySchemes, { bearer: { type: 'http', scheme: 'bearer' } });
-  const securityOf = (path: string, method: string) => paths[path]?.[method]?.['security'];
+  const securityOf = (path: string, method: 'get' | 'post') => paths[path]?.[method]?.security;
   t.strictSame(securityOf('/api/user/me', 'get'), [{ session: [] }, { bearer: [] }]);
   t.strictSame(securityOf('/api/user/session', 'get'), [{ session: [] }, { bearer: [] }, {}]);
   t.strictSame(securityOf('/api/user/tokens', 'post'), [{ session: [] }]);

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { BusyError } from '../../src/auth/passwords.ts';
-import { cookieOf, password, startFront } from '../fixtures/http.ts';
+import { coded, cookieOf, password, startFront } from '../fixtures/http.ts';
 
 const front = await startFront();
 t.teardown(() => front.close());
@@ -173,7 +173,7 @@ t.test('sign-in', async (t) => {
             body: { email, password: 'wrong' },
           });
           t.equal(status, 401);
-          t.strictSame(body, { error: 'invalid credentials' });
+          t.strictSame(body, coded('invalid_credentials', { error: 'invalid credentials' }));
           t.strictSame(headers.getSetCookie(), []);
         }
         times[email] = performance.now() - started;
@@ -230,7 +230,7 @@ t.test('sign-in', async (t) => {
     for (let n = 0; n < 12; n += 1) {
       const { status, headers, body: answer } = await busy.call('POST', '/api/user/signin', { body });
       t.equal(status, 503);
-      t.strictSame(answer, { error: 'busy', retry_after_ms: 2_000 });
+      t.strictSame(answer, coded('busy', { error: 'busy', retry_after_ms: 2_000 }));
       t.equal(headers.get('retry-after'), '2');
     }
     t.equal((await busy.call('POST', '/api/user/signup', { body })).status, 503);
@@ -254,9 +254,10 @@ t.test('sessions', async (t) => {
       'other=1',
     ]) {
       t.strictSame((await call('GET', '/api/user/session', { cookie })).body, { user: null });
-      t.strictSame((await call('GET', '/api/user/me', { cookie })).body, {
-        error: 'authentication required',
-      });
+      t.strictSame(
+        (await call('GET', '/api/user/me', { cookie })).body,
+        coded('authentication_required', { error: 'authentication required' }),
+      );
     }
     t.equal((await call('POST', '/api/user/signout')).status, 401);
   });

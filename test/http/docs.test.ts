@@ -1,0 +1,243 @@
+/** The reference: every page, how it is served, and how it looks in a browser. */
+import { execFile, spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import { chromium } from 'playwright-core';
+import t from 'tap';
+import { ApiErrorCode, apiErrorCode, apiErrors, ErrorCode } from '../../schemas/errors.ts';
+import { curlOf, variable } from '../../src/docs/examples.ts';
+import { html } from '../../src/docs/html.ts';
+import { createSite } from '../../src/docs/site.ts';
+import { pageHeaders } from '../../src/http/pages.ts';
+import { startServer } from '../../src/http/server.ts';
+import { type Front, startFront } from '../fixtures/http.ts';
+import { productDocument, productRoutes } from '../fixtures/product.ts';
+import { ask } from './ask.ts';
+
+const front: Front = await startFront();
+const server = await startServer({
+  host: '127.0.0.1',
+  port: 0,
+  routes: productRoutes(),
+  services: front.services,
+});
+const document = productDocument();
+const site = createSite(document);
+const pages = [...site].filter(([path, { type }]) => type === 'html' && path !== '404');
+t.teardown(async () => {
+  await server.close();
+  await front.close();
+});
+
+t.test('every link leads somewhere, anchors included', async (t) => {
+  for (const [path, { text }] of pages) {
+    for (const [, link = ''] of text.matchAll(/href="([^"]*)"/g)) {
+      if (/^https:/.test(link) || link === '/openapi.json') continue;
+      const [page, anchor] = link.split('#');
+      const target = site.get(page === '' ? path : (page ?? ''));
+      t.ok(target, `${path}: ${link}`);
+      if (anchor) t.ok(target?.text.includes(`id="${anchor}"`), `${path}: ${link}`);
+    }
+  }
+});
+
+t.test('every error code has its page, and every text its code', async (t) => {
+  for (const code of [...ApiErrorCode.options, ...ErrorCode.options]) {
+    const text = site.get(`/docs/errors/${code}`)?.text ?? '';
+    for (const part of ['Why it happens', 'What to do', 'Is it retried?']) t.ok(text.includes(part), code);
+  }
+  for (const code of ApiErrorCode.options) {
+    const { status, texts = [] }: { status: number; texts?: readonly string[] } = apiErrors[code];
+    for (const text of texts) t.equal(apiErrorCode(status, text), code);
+    for (const text of texts.filter((one) => one.endsWith(':')))
+      t.equal(apiErrorCode(status, `${text} more`), code);
+  }
+  t.equal(apiErrorCode(404, 'anything'), 'not_found');
+  t.equal(apiErrorCode(400, 'cursor: no'), 'invalid_request');
+  t.equal(apiErrorCode(418, 'anything'), undefined);
+});
+
+t.test('every operation is on the page of its group', async (t) => {
+  for (const operation of Object.values(document.paths).flatMap((methods) => Object.values(methods))) {
+    const page = site.get(`/docs/${operation.tags[0]?.toLowerCase()}`);
+    t.ok(page?.text.includes(`id="${operation.operationId}"`), operation.operationId);
+  }
+});
+
+t.test('what is put into a page is escaped', async (t) => {
+  t.equal(
+    html`<p title="${'"\'<&>'}">${['<b>', html`<i>`]}${undefined}${false}</p>`.text,
+    '<p title="&quot;&#39;&lt;&amp;&gt;">&lt;b&gt;<i></p>',
+  );
+  const hostile = structuredClone(document);
+  for (const methods of Object.values(hostile.paths)) {
+    for (const operation of Object.values(methods)) {
+      operation.summary = '<script>summary</script>';
+      operation.description = '<script>description</script>';
+    }
+  }
+  for (const [, { text }] of createSite(hostile)) t.notMatch(text, /<script/);
+});
+
+t.test('200 with an ETag, 304 when it is known, compressed as the client takes it', async (t) => {
+  for (const path of ['/docs', '/openapi.json']) {
+    const get = (encoding: string, more: Record<string, string> = {}) =>
+      ask(server.port, path, { headers: { 'accept-encoding': encoding, ...more } });
+    const plain = await get('');
+    t.equal(plain.headers['content-encoding'], undefined);
+    const br = await get('gzip, deflate, br');
+    t.equal(br.headers['content-encoding'], 'br');
+    t.ok(brotliDecompressSync(br.body).equals(plain.body));
+    t.ok(br.body.length < plain.body.length / 3);
+    const gzip = await get('br;q=0, gzip;q=0.5');
+    t.equal(gzip.headers['content-encoding'], 'gzip');
+    t.ok(gunzipSync(gzip.body).equals(plain.body));
+    const tags = [plain, br, gzip].map(({ headers }) => headers['etag'] ?? '');
+    t.equal(new Set(tags).size, 3, 'each form has a tag of its own');
+    t.equal((await get('br', { 'if-none-match': `"x", W/${tags[1]}` })).status, 304);
+    t.equal((await get('br', { 'if-none-match': tags[0] ?? '' })).status, 200);
+    const head = await ask(server.port, path, { method: 'HEAD' });
+    t.equal(head.body.length, 0);
+    t.equal(head.headers['content-length'], String(plain.body.length));
+    t.equal(plain.headers['vary'], 'Accept-Encoding');
+  }
+  t.equal((await ask(server.port, '/openapi.json')).headers['access-control-allow-origin'], '*');
+});
+
+t.test('404 with a page that leads back', async (t) => {
+  for (const path of ['/docs/nothing', '/docs/errors/nothing', '/docs/assets/nothing.css']) {
+    const { status, headers, body } = await ask(server.port, path);
+    t.equal(status, 404, path);
+    t.equal(headers['content-type'], 'text/html; charset=utf-8');
+    t.match(body.toString(), /href="\/docs"/);
+  }
+});
+
+t.test(
+  'pages may load nothing foreign and are never framed; HSTS when the service is reached by https',
+  async (t) => {
+    const { headers } = await ask(server.port, '/docs');
+    t.match(headers, {
+      'content-security-policy': /^default-src 'none'; style-src 'self'; .*frame-ancestors 'none'$/,
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'strict-origin-when-cross-origin',
+      'cross-origin-opener-policy': 'same-origin',
+      'cache-control': /^public, max-age=60/,
+    });
+    t.notMatch(headers['content-security-policy'], /unsafe/);
+    t.equal(headers['strict-transport-security'], undefined);
+    const secure = pageHeaders('https://assets.example.com', ["script-src 'self'"]);
+    t.match(secure, {
+      'Strict-Transport-Security': 'max-age=31536000',
+      'Content-Security-Policy': /script-src 'self'/,
+    });
+    const style = [...site.keys()].find((path) => path.endsWith('.css')) ?? '';
+    t.match((await ask(server.port, style)).headers, {
+      'content-type': 'text/css; charset=utf-8',
+      'cache-control': 'public, max-age=31536000, immutable',
+    });
+  },
+);
+
+const hasCurl = spawnSync('curl', ['--version']).status === 0;
+
+t.test(
+  'the requests for curl work when pasted',
+  { skip: hasCurl ? false : 'curl is not installed' },
+  async (t) => {
+    const folder = t.testdir({});
+    const { cookie } = await front.signUp();
+    const run = async (method: 'get' | 'post' | 'put', path: string, ids: Record<string, string> = {}) => {
+      const operation = document.paths[path]?.[method];
+      if (!operation) throw new Error(`no ${method} ${path}`);
+      const line = curlOf(method, path, operation, document)
+        .replace('http://localhost:8080', front.url)
+        .replace('-b cookies.txt', `-b '${cookie}'`);
+      const env = Object.fromEntries(Object.entries(ids).map(([name, id]) => [variable(name), id]));
+      const { stdout } = await promisify(execFile)('bash', ['-euc', `${line} -sS -w '\\n%{http_code}'`], {
+        cwd: folder,
+        env: { ...process.env, ...env },
+      });
+      return stdout.split('\n').at(-1);
+    };
+    const { body } = await front.call('GET', '/api/projects', { cookie });
+    const projectId = (body['projects'] as { id: string }[])[0]?.id ?? '';
+    t.equal(await run('get', '/healthz'), '200');
+    t.equal(await run('post', '/api/user/signup'), '201');
+    t.equal(await run('post', '/api/user/signin'), '200');
+    t.equal(await run('get', '/api/user/me'), '200');
+    t.equal(await run('post', '/api/projects'), '201');
+    t.equal(await run('put', '/api/projects/{projectId}/proxy-config', { projectId }), '200');
+    t.equal(await run('post', '/api/projects/{projectId}/keys/rotate', { projectId }), '200');
+  },
+);
+
+const browserPath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(
+  (path) => existsSync(path),
+);
+
+/** The smallest contrast of any text on the page, and of what (WCAG 2, 1.4.3). */
+const leastContrast = `(() => {
+  const light = (color) => {
+    const [r, g, b] = color.match(/[\\d.]+/g).slice(0, 3).map((n) => n / (color.startsWith('color(') ? 1 : 255));
+    const part = (n) => (n <= 0.04045 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  };
+  const isClear = (color) => color === 'transparent' || /^rgba\\(.*, 0\\)$/.test(color);
+  let least = { ratio: 21, text: '' };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const text = node.data.trim();
+    if (text === '' || node.parentElement.getClientRects().length === 0) continue;
+    let under = node.parentElement;
+    while (under && isClear(getComputedStyle(under).backgroundColor)) under = under.parentElement;
+    const [one, other] = [getComputedStyle(node.parentElement).color, getComputedStyle(under ?? document.body).backgroundColor].map(light);
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (ratio < least.ratio) least = { ratio, text: text.slice(0, 40) };
+  }
+  return least;
+})()`;
+
+t.test(
+  'in a browser: no error, nothing refused, nothing too wide, and contrast',
+  { skip: browserPath ? false : 'no Chromium is installed', timeout: 120_000 },
+  async (t) => {
+    const browser = await chromium.launch({
+      executablePath: browserPath ?? '',
+      args: ['--no-sandbox', '--disable-background-networking'],
+    });
+    t.teardown(() => browser.close());
+    const screenshots = process.env.SCREENSHOTS;
+    for (const [colorScheme, width] of [
+      ['light', 1440],
+      ['dark', 390],
+    ] as const) {
+      const page = await browser.newPage({ colorScheme, viewport: { width, height: 900 } });
+      const complaints: string[] = [];
+      page.on('console', (message) => complaints.push(message.text()));
+      page.on('pageerror', (error) => complaints.push(error.message));
+      page.on('requestfailed', (failed) => complaints.push(failed.url()));
+      for (const path of [
+        '/docs',
+        '/docs/assets',
+        '/docs/proxy',
+        '/docs/errors',
+        '/docs/errors/rate_limited',
+      ]) {
+        await page.goto(`http://127.0.0.1:${server.port}${path}`);
+        const name = `${path} ${colorScheme} ${width}`;
+        t.equal(
+          await page.evaluate('document.documentElement.scrollWidth'),
+          width,
+          `${name} is not too wide`,
+        );
+        const { ratio, text } = (await page.evaluate(leastContrast)) as { ratio: number; text: string };
+        t.ok(ratio >= 4.5, `${name}: ${ratio.toFixed(2)} at "${text}"`);
+        if (screenshots)
+          await page.screenshot({ path: `${screenshots}/${name.replaceAll(/\W+/g, '-')}.png` });
+      }
+      t.strictSame(complaints, [], 'the console is empty');
+    }
+  },
+);
