@@ -158,12 +158,12 @@ export function answerJson(
 function textOf(status: number, body: unknown, errorDocs: string): string {
   const text = JSON.stringify(body);
   if (status < 400) return text;
-  const { error, code } = body as { error?: unknown; code?: string };
-  const found = typeof error === 'string' && code === undefined ? apiErrorCode(status, error) : undefined;
+  const { error, code: own, docs_url } = body as { error?: unknown; code?: string; docs_url?: string };
+  const code = typeof error === 'string' ? (own ?? apiErrorCode(status, error)) : undefined;
+  if (code === undefined || docs_url !== undefined) return text;
   // Put together as text: to copy the body first would cost ten times as much, and refusals come in floods.
-  return found === undefined
-    ? text
-    : `${text.slice(0, -1)},"code":"${found}","docs_url":"${errorDocs}${found}"}`;
+  const more = own === undefined ? `,"code":"${code}"` : '';
+  return `${text.slice(0, -1)}${more},"docs_url":"${errorDocs}${code}"}`;
 }
 
 /** Ends an answer without a body: with a length of 0, but where HTTP allows none (204, 304). */
