@@ -112,6 +112,8 @@ add(
     aiGenerationsResetAt: '2026-01-31T00:00:00.000Z',
     compositionCount: 2,
     themeCount: 1,
+    emailVerified: true,
+    hasPassword: true,
     createdAt,
   },
 );

@@ -36,12 +36,13 @@ const recorded = async (count: number) =>
 const byCli = { by: 'cli', byEmail: null, requestId: null, userId: 'usr_ada' };
 
 t.test('user show: the account and its use, without its secrets', async (t) => {
-  const resetAt = Date.parse('2096-03-01T00:00:00Z');
+  const now = Date.now();
+  const resetAt = now + 86_400_000;
   const taken = {
     userId: 'usr_ada',
     projectId: 'prj_1',
     key: 'ast_1:1',
-    now: 1,
+    now,
     limit: 5,
     overage: null,
     resetAt,

@@ -2,22 +2,8 @@
  * A valid request for every operation of an OpenAPI document, to be spoilt: see fuzz.ts and
  * test/http/bad-input.test.ts. Made from the document, so a new route is covered as soon as it is described.
  */
-
-/** What of a JSON Schema matters here. */
-export type Schema = {
-  type?: string | string[];
-  enum?: unknown[];
-  const?: unknown;
-  format?: string;
-  minimum?: number;
-  minLength?: number;
-  minItems?: number;
-  items?: Schema;
-  properties?: Record<string, Schema>;
-  required?: string[];
-  anyOf?: Schema[];
-  oneOf?: Schema[];
-};
+import type { JsonSchema, OpenApiDocument, Operation, Parameter } from '../../schemas/openapi.ts';
+import { resolve } from '../docs/examples.ts';
 
 export type Example = {
   method: string;
@@ -26,70 +12,87 @@ export type Example = {
   /** The path with its parameters filled in. */
   path: string;
   params: string[];
-  query: Record<string, Schema>;
+  query: Record<string, JsonSchema>;
   /** Query of required parameters, with its question mark; empty without any. */
   search: string;
   /** Type of the body; undefined without one. */
   contentType: string | undefined;
-  bodySchema: Schema | undefined;
+  /** Of JSON bodies, without references. */
+  bodySchema: JsonSchema | undefined;
   body: unknown;
-  /** Statuses that the document lists; 0 for `default`. */
+  /** Statuses that the document lists. */
   statuses: number[];
 };
 
-export type Document = { paths: Record<string, Record<string, Operation>> };
-
-type Operation = {
-  parameters?: { name: string; in: string; required?: boolean; schema?: Schema }[];
-  requestBody?: { content?: Record<string, { schema?: Schema }> };
-  responses?: Record<string, unknown>;
-};
+/** Deeper than any schema of ours; one that contains itself ends here. */
+const maxDepth = 8;
 
 /** @param known values of parameters and fields by their names; others are made up from their schemas. */
-export function toExamples({ paths }: Document, known: Record<string, string>): Example[] {
-  return Object.entries(paths).flatMap(([template, operations]) =>
-    Object.entries(operations).map(([method, operation]) => toExample(method, template, operation, known)),
+export function toExamples(document: OpenApiDocument, known: Record<string, string>): Example[] {
+  return Object.entries(document.paths).flatMap(([template, operations]) =>
+    Object.entries(operations).map(([method, operation]) =>
+      toExample(method, template, operation, document, known),
+    ),
   );
 }
 
 function toExample(
   method: string,
   template: string,
-  { parameters = [], requestBody, responses = {} }: Operation,
+  { parameters, requestBody, responses }: Operation,
+  document: OpenApiDocument,
   known: Record<string, string>,
 ): Example {
-  const params = [...template.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name);
-  const query = Object.fromEntries(
-    parameters.filter((one) => one.in === 'query').map(({ name, schema = {} }) => [name, schema]),
-  );
-  const required = parameters.filter((one) => one.in === 'query' && one.required);
-  const search = new URLSearchParams(
-    Object.fromEntries(required.map(({ name, schema = {} }) => [name, String(toValue(schema, name, known))])),
-  ).toString();
+  const params = parameters.filter((one) => one.in === 'path');
+  const query = parameters.filter((one) => one.in === 'query');
+  const required = query.filter((one) => one.required);
+  const valueOf = ({ name, schema, example }: Parameter) =>
+    String(known[name] ?? example ?? toValue(whole(schema, document), name, known));
+  const search = new URLSearchParams(required.map((one) => [one.name, valueOf(one)])).toString();
   const [contentType, content] = Object.entries(requestBody?.content ?? {})[0] ?? [];
-  const isJson = contentType === 'application/json';
+  const bodySchema =
+    content && contentType === 'application/json' ? whole(content.schema, document) : undefined;
   return {
     method: method.toUpperCase(),
     template,
-    path: template
-      .replace(/\{(\w+)\}/g, (_, name: string) => known[name] ?? 'none')
-      .replace('*', 'none/none.mp4'),
-    params,
-    query,
+    path: params.reduce((path, one) => path.replace(`{${one.name}}`, () => valueOf(one)), template),
+    params: params.map(({ name }) => name),
+    query: Object.fromEntries(query.map(({ name, schema }) => [name, whole(schema, document)])),
     search: search === '' ? '' : `?${search}`,
     contentType,
-    bodySchema: isJson ? content?.schema : undefined,
-    body: isJson ? toValue(content?.schema ?? {}, '', known) : undefined,
-    statuses: Object.keys(responses).map((status) => (status === 'default' ? 0 : Number(status))),
+    bodySchema,
+    body: bodySchema && toValue(bodySchema, '', known),
+    statuses: Object.keys(responses).map(Number),
+  };
+}
+
+/** A schema with what its references stand for in their places. */
+function whole(schema: JsonSchema, document: OpenApiDocument, depth = 0): JsonSchema {
+  if (depth > maxDepth) return {};
+  const { items, properties, anyOf, oneOf, allOf, ...rest } = resolve(schema, document);
+  const inner = (one: JsonSchema) => whole(one, document, depth + 1);
+  return {
+    ...rest,
+    ...(items && { items: inner(items) }),
+    ...(properties && {
+      properties: Object.fromEntries(
+        Object.entries(properties).map(([name, one]) => [name, inner(one)]),
+      ),
+    }),
+    ...(anyOf && { anyOf: anyOf.map(inner) }),
+    ...(oneOf && { oneOf: oneOf.map(inner) }),
+    ...(allOf && { allOf: allOf.map(inner) }),
   };
 }
 
 /** A value that fits, with all properties, so that each can be spoilt. */
-function toValue(schema: Schema, name: string, known: Record<string, string>): unknown {
+function toValue(schema: JsonSchema, name: string, known: Record<string, string>): unknown {
   if (known[name] !== undefined) return known[name];
   if (schema.const !== undefined) return schema.const;
   if (schema.enum) return schema.enum[0];
-  const [choice] = (schema.anyOf ?? schema.oneOf ?? []).filter(({ type }) => type !== 'null');
+  const choices = (schema.anyOf ?? schema.oneOf ?? []).filter(({ type }) => type !== 'null');
+  // Of a time: its smallest number is long ago.
+  const choice = choices.find(({ format }) => format === 'date-time') ?? choices[0];
   if (choice) return toValue(choice, name, known);
   const type = Array.isArray(schema.type) ? schema.type.find((one) => one !== 'null') : schema.type;
   switch (type) {
@@ -109,9 +112,9 @@ function toValue(schema: Schema, name: string, known: Record<string, string>): u
   }
 }
 
-function toText({ format, minLength = 1 }: Schema): string {
+function toText({ format, minLength = 1 }: JsonSchema): string {
   if (format === 'email') return 'someone@example.com';
   if (format === 'uri') return 'https://example.com/picture.png';
-  if (format === 'date-time') return '2030-01-01T00:00:00.000Z';
+  if (format === 'date-time') return '2999-01-01T00:00:00.000Z';
   return 'x'.repeat(minLength);
 }

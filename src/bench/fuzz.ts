@@ -18,9 +18,10 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import type { OpenApiDocument } from '../../schemas/openapi.ts';
 import { freePort } from '../demo/free-port.ts';
 import { quantile, report, rssMbOf } from './cpu.ts';
-import { type Document, toExamples } from './examples.ts';
+import { toExamples } from './examples.ts';
 import { createRandom, pick, type Spoilt, spoil, toValid, type Valid } from './fuzz-requests.ts';
 
 const { values } = parseArgs({
@@ -108,6 +109,7 @@ async function start(): Promise<Rig> {
     PORT: String(port),
     LOG_LEVEL: 'error',
     RATE_LIMIT_FACTOR: '100000',
+    OPERATOR_EMAILS: operators.join(','),
   };
   const main = fileURLToPath(new URL('../main.js', import.meta.url));
   const child = spawn(process.execPath, ['--unhandled-rejections=strict', main], { env });
@@ -149,7 +151,7 @@ async function signUp({ base }: Rig): Promise<User> {
     method: 'POST',
     headers: json,
     body: JSON.stringify({
-      email: `fuzz-${process.hrtime.bigint()}@example.com`,
+      email: operators[signedUp % operators.length],
       password: 'correct horse battery',
       name: 'Fuzz',
     }),
@@ -179,7 +181,7 @@ async function signUp({ base }: Rig): Promise<User> {
 /** Sends a number of spoilt requests, some hundred at a time. */
 async function sendAll(rig: Rig, count: number, from: number, patient: number, tally: Tally): Promise<void> {
   const random = createRandom(from);
-  const document = (await (await fetch(`${rig.base}/openapi.json`)).json()) as Document;
+  const document = (await (await fetch(`${rig.base}/openapi.json`)).json()) as OpenApiDocument;
   const image = await readFile(new URL('../demo/photo.jpg', import.meta.url));
   let valid = await validRequests(rig, document, image);
   let left = count;
@@ -201,7 +203,7 @@ async function sendAll(rig: Rig, count: number, from: number, patient: number, t
   await Promise.all([keepUser(), ...Array.from({ length: Math.min(atOnce, count) }, sendSome)]);
 }
 
-async function validRequests(rig: Rig, document: Document, image: Buffer): Promise<Valid[]> {
+async function validRequests(rig: Rig, document: OpenApiDocument, image: Buffer): Promise<Valid[]> {
   const { cookie, known } = await signUp(rig);
   const { key = '', asset = '', src = '' } = known;
   const proxied = [

@@ -63,6 +63,18 @@ export const apiErrorTexts: Record<ApiErrorCode, ErrorText> = {
     what: 'Check both. After ten failures in a quarter of an hour further attempts are refused for a while.',
     again: notAgain,
   },
+  wrong_password: {
+    means: 'The present password that came along, `current`, is not the account’s.',
+    why: ['A typing error.', 'The password was changed meanwhile.'],
+    what: 'Ask for it again. After ten wrong ones in 15 minutes the answer is `rate_limited`.',
+    again: notAgain,
+  },
+  not_with_api_token: {
+    means: 'An API token may not do this: it takes the session of a browser.',
+    why: ['Tokens cannot make tokens, change the password or e-mail, end sessions or delete the account.'],
+    what: 'Sign in, and send the session cookie.',
+    again: notAgain,
+  },
   forbidden: {
     means: 'The request is understood and refused.',
     why: ['The text in `error` says why.'],
@@ -165,6 +177,12 @@ export const apiErrorTexts: Record<ApiErrorCode, ErrorText> = {
     means: 'There is no run to cancel.',
     why: ['The run has ended already, or was cancelled.'],
     what: 'Read the asset: its `status` says how it ended.',
+    again: notAgain,
+  },
+  head_too_large: {
+    means: 'The head of the request is larger than 32 KB.',
+    why: ['Cookies of other services on the same domain, or a very long address.'],
+    what: 'Send fewer and shorter headers.',
     again: notAgain,
   },
   body_too_large: {

@@ -60,8 +60,13 @@ function ofType(schema: JsonSchema, document: OpenApiDocument, depth: number): u
     case 'null':
       return null;
     default:
-      return schema.format === 'uri' ? 'https://example.com/' : 'string';
+      return textOf(schema);
   }
+}
+
+function textOf({ format, minLength = 0 }: JsonSchema): string {
+  if (format === 'uri') return 'https://example.com/';
+  return format === 'email' ? 'ada@example.com' : 'string'.padEnd(minLength, '.');
 }
 
 /**

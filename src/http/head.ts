@@ -21,7 +21,7 @@ export type Head = {
   origin: string;
   secFetchSite: string;
   userAgent: string;
-  /** undefined when absent; of several values nothing is left that could pass for a key. */
+  /** undefined when absent. */
   idempotencyKey: string | undefined;
   /** Announced length of the body in bytes; undefined when it comes in chunks, 0 without one. */
   length: number | undefined;
@@ -87,9 +87,11 @@ export function readHead(request: HttpRequest): Head {
         break;
       case 'authorization':
         note(once.authorization, true);
+        head.authorization = value;
         break;
       case 'idempotency-key':
         note(once.idempotencyKey, true);
+        head.idempotencyKey = value;
         break;
       case 'content-type':
         note(once.contentType, true);
@@ -159,10 +161,6 @@ function readField(head: Head, name: string, value: string): void {
     case 'x-request-id':
       head.requestId = value;
       break;
-    case 'authorization':
-      // Two of them are nobody's word: together they are no token.
-      head.authorization = head.authorization === '' ? value : `${head.authorization}, ${value}`;
-      break;
     case 'content-encoding':
       // A second one is a second layer.
       head.contentEncoding = head.contentEncoding === '' ? value : `${head.contentEncoding}, ${value}`;
@@ -182,9 +180,6 @@ function readField(head: Head, name: string, value: string): void {
       break;
     case 'user-agent':
       head.userAgent = value;
-      break;
-    case 'idempotency-key':
-      head.idempotencyKey = head.idempotencyKey === undefined ? value : '';
       break;
   }
 }

@@ -14,6 +14,7 @@ import {
 import { addressOf } from './address.ts';
 import { answerJson, type Exchange, endEmpty, writeHead } from './exchange.ts';
 import { type Head, readHead } from './head.ts';
+import { oauthSpec } from './raw-specs.ts';
 import { type RawRoute, rawRoute } from './route.ts';
 import type { Services } from './services.ts';
 
@@ -52,6 +53,7 @@ export function oauthRoutes(parts: OAuthParts): RawRoute[] {
       method: 'get',
       path,
       summary,
+      ...oauthSpec,
       handle(_res, req, services, exchange) {
         const { data: name } = OAuthProviderName.safeParse(req.getParameter(0));
         if (!name) {

@@ -56,6 +56,10 @@ export const answerHeaders = {
     description: 'The session cookie: when it is set, extended or cleared.',
     schema: { type: 'string' },
   },
+  'Referrer-Policy': {
+    description: 'The next page does not learn this address.',
+    schema: { type: 'string' },
+  },
   Location: { description: 'Where to go on.', schema: { type: 'string' } },
   Vary: { description: 'Request headers on which the answer depends.', schema: { type: 'string' } },
   'X-Content-Type-Options': {

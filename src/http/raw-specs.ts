@@ -17,9 +17,29 @@ const binary: JsonSchema = { type: 'string', format: 'binary' };
 /** What server.ts answers for any route: a head that is not clear, and a handler that fails. */
 const failures: Answers = {
   400: json('The request is malformed', ErrorBody),
+  431: json('The head of the request is too large', ErrorBody),
   500: json('Internal error', ErrorBody),
   503: json('Unavailable: try again', ErrorBody, { 'Retry-After': 'always' }),
 };
+
+/** A redirect to or from another provider of identities. */
+export const oauthSpec = {
+  params: { provider: { description: '`google` or `github`.', example: 'google' } },
+  responses: {
+    302: {
+      description: 'To the provider, to the dashboard, or to the sign-in page with `error`',
+      headers: {
+        Location: 'always',
+        'Cache-Control': 'always',
+        'Referrer-Policy': 'always',
+        'Set-Cookie': 'sometimes',
+      },
+    },
+    ...failures,
+    404: json('No such provider', ErrorBody),
+    429: json('Too many redirects for one address', RetryErrorBody, { 'Retry-After': 'always' }),
+  },
+} as const satisfies RawSpec;
 
 /** A page or file of this process, of one of these types. */
 export const staticAnswers = (

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { PrepareResponse } from '../../schemas/asset.ts';
+import { newKey } from '../../src/auth/secret-box.ts';
 import { openBus } from '../../src/bus/bus.ts';
 import { createLog } from '../../src/log.ts';
 import { createFileStorage } from '../../src/media/file-storage.ts';
@@ -16,7 +17,12 @@ import { serveSources, startTestService, type TestService } from '../fixtures/se
 const storage = await mkdtemp(join(tmpdir(), 'erasure-'));
 t.teardown(() => rm(storage, { recursive: true, force: true }));
 const name = uniqueName('erasure');
-const shared = { MONGODB_DATABASE: name, NATS_PREFIX: `${name}.`, STORAGE_URL: `file:${storage}` };
+const shared = {
+  MONGODB_DATABASE: name,
+  NATS_PREFIX: `${name}.`,
+  STORAGE_URL: `file:${storage}`,
+  SECRETS_KEY: newKey(),
+};
 const origin = 'https://page.example';
 const withinMs = 1_000;
 
@@ -119,11 +125,13 @@ t.test('two front ends forget an asset and its media within a second, and its st
 t.test(
   'runs under way end with their asset, and with their account, and nothing comes of them',
   async (t) => {
-    const one = await startTestService(t, { STORAGE_URL: `file:${storage}` });
+    const { STORAGE_URL, SECRETS_KEY } = shared;
+    const one = await startTestService(t, { STORAGE_URL, SECRETS_KEY });
     const two = await startTestService(t, {
       MONGODB_DATABASE: one.store.assets.actors.collection.dbName,
       NATS_PREFIX: `${one.store.assets.actors.collection.dbName}.`,
-      STORAGE_URL: `file:${storage}`,
+      STORAGE_URL,
+      SECRETS_KEY,
       ROLE: 'http',
       BASE_URL: one.base,
     });

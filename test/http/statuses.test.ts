@@ -8,10 +8,12 @@ import { MongoNetworkError } from 'mongodb';
 import sharp from 'sharp';
 import t from 'tap';
 import type { PrepareResponse } from '../../schemas/asset.ts';
-import { upload as limits } from '../../schemas/limits.ts';
+import { account as accountLimits, upload as limits, oauth as oauthLimits } from '../../schemas/limits.ts';
 import type { Operation } from '../../schemas/openapi.ts';
+import { hashOf, newSecret } from '../../src/auth/secret.ts';
 import { exampleOf } from '../../src/docs/examples.ts';
 import { startServer } from '../../src/http/server.ts';
+import type { MailTokenPurpose } from '../../src/store/mail-tokens.ts';
 import { startFront } from '../fixtures/http.ts';
 import { productRoutes } from '../fixtures/product.ts';
 import { serveSources, startTestService, type TestUser } from '../fixtures/service.ts';
@@ -29,12 +31,22 @@ type Way = (endpoint: Endpoint) => Promise<Got>;
 
 // ── The world ───────────────────────────────────────────────────────────────────────────────────
 
-const service = await startTestService(t);
+const service = await startTestService(t, {
+  OPERATOR_EMAILS: 'boss@example.com',
+  TRUSTED_PROXIES: '127.0.0.1',
+  OAUTH_GITHUB_CLIENT_ID: 'id',
+  OAUTH_GITHUB_CLIENT_SECRET: 'secret',
+});
 /** One request a minute: a part of one is none that can be counted. */
-const limited = await startTestService(t, { RATE_LIMIT_FACTOR: String(1 / 300), ROLE: 'http' });
+const limited = await startTestService(t, {
+  RATE_LIMIT_FACTOR: String(1 / 300),
+  ROLE: 'http',
+  OPERATOR_EMAILS: 'boss@example.com',
+});
 const { document, contract } = service;
 const user = await service.signUp();
-const limitedUser = await limited.signUp();
+const boss = await service.signUp('boss@example.com');
+const limitedUser = await limited.signUp('boss@example.com');
 
 /** Servers of the same routes whose handlers are never reached, or fail. */
 const front = await startFront();
@@ -48,8 +60,8 @@ const failing = await startServer({
       throw fault.current;
     },
   })),
-  services: front.services,
-  bodyMs: 100,
+  services: { ...front.services, isOperator: () => true },
+  bodyTimes: { bodyMs: 100, streamMs: 100, bodySilenceMs: 100 },
 });
 const failingUser = await front.signUp();
 t.teardown(async () => {
@@ -59,7 +71,8 @@ t.teardown(async () => {
 
 const sources = await serveSources(t, (asked, answer) => {
   // The one that hangs keeps its asset pending.
-  if (asked.url !== '/hangs.png') answer.writeHead(404).end();
+  if (asked.url === '/') answer.setHeader('Content-Type', 'text/html').end('<title>Site</title><p>Hello');
+  else if (!asked.url?.startsWith('/hangs.png')) answer.writeHead(404).end();
 });
 const image = (width: number) =>
   sharp({ create: { width, height: 64, channels: 3, background: '#468' } })
@@ -80,7 +93,6 @@ const prepare = async (src: string) => {
 const uploaded = JSON.parse(String((await upload(small)).body)) as { url: string };
 const ready = await user.untilEnd(await prepare(uploaded.url));
 const failed = await user.untilEnd(await prepare(`${sources}/missing.png`));
-const pending = await prepare(`${sources}/hangs.png`);
 if (ready.status !== 'ready' || failed.status !== 'failed')
   throw new Error('the world is not as it should be');
 
@@ -92,6 +104,7 @@ for (let n = 0; n < 5; n += 1) {
   const resetAt = now + 86_400_000;
   await service.store.quota.take({
     userId: exhausted.userId,
+    projectId: exhausted.projectId,
     key: `x:${n}`,
     now,
     limit: 5,
@@ -135,6 +148,37 @@ const page = (path: string): Record<number, Way> => ({
 });
 const nothing: Way = ({ path }) => get(path.replaceAll(/\{\w+\}/g, 'none'), fromPage);
 const pathOf = (url: string | null | undefined) => new URL(url ?? '').pathname;
+
+const secret = 'correct horse battery';
+/** As somebody who has just signed up. */
+const fresh = async (path: string, method: string, body: object) =>
+  get(path, as(await service.signUp(), { method, body }));
+/** What asks for the password once more: one that is wrong, and too many of them. */
+const confirmed = (path: string, method: string, body: object): Record<number, Way> => ({
+  403: () => fresh(path, method, { ...body, current: 'wrong' }),
+  429: async () => {
+    const asked = as(await service.signUp(), { method, body: { ...body, current: 'wrong' } });
+    for (let n = 0; n < 12; n += 1) await get(path, asked);
+    return get(path, asked);
+  },
+});
+const mailToken = async (purpose: MailTokenPurpose & { userId: string }): Promise<string> => {
+  const token = newSecret();
+  await service.store.mailTokens.insert({ ...purpose, hash: hashOf(token), expiresTs: Date.now() + 60_000 });
+  return token;
+};
+const verify = async (purpose: MailTokenPurpose & { userId: string }): Promise<Got> =>
+  get('/api/user/email/verify', { method: 'POST', body: { token: await mailToken(purpose) } });
+const asBoss = (path: string, sent: Sent = {}) => get(`/api/operator/${path}`, as(boss, sent));
+const crawl = (path: string, domain: string) => mine(path, { method: 'POST', body: { domain } });
+/** A site on loopback, as crawls name it: found by its port. */
+const site = `localhost:${new URL(sources).port}`;
+/** More redirects than one address may ask for; loopback is let off only without a proxy in front. */
+async function visits(path: string): Promise<Got> {
+  for (let n = 0; n < oauthLimits.perAddress; n += 1) await get(path, { headers: behindProxy });
+  return get(path, { headers: behindProxy });
+}
+const behindProxy = { 'x-forwarded-for': '203.0.113.9' };
 
 /** `method path` and status of the document to how it comes about. */
 const own: Record<string, Record<number, Way>> = {
@@ -199,6 +243,12 @@ const own: Record<string, Record<number, Way>> = {
   },
   'post /api/v1/upload': {
     200: () => upload(small),
+    408: () =>
+      mine('/api/v1/upload', {
+        method: 'POST',
+        headers: { 'content-type': 'multipart/form-data; boundary=x', 'content-length': '1000' },
+        body: '{',
+      }),
     413: () => upload(Buffer.concat([small, Buffer.alloc(limits.maxBytes)])),
     415: () => upload(Buffer.from('GIF89a')),
   },
@@ -226,7 +276,7 @@ const own: Record<string, Record<number, Way>> = {
   },
   'get /v1/{key}/{source}.mp4': {
     ...file(`/v1/${key}/${encode(uploaded.url)}.mp4?dur=2&mode=animate-in`, { origin }),
-    202: () => proxied(`${encode(`${sources}/hangs.png`)}.mp4?dur=2&mode=animate-in`),
+    202: () => proxied(`${encode(`${sources}/hangs.png?by-source`)}.mp4?dur=2&mode=animate-in`),
     403: () => proxied(`${encode(uploaded.url)}.mp4`, { origin: 'https://other.example' }),
     // A GET would begin a run: only HEAD finds nothing.
     404: () => get(`/v1/${key}/${encode(`${sources}/new.png`)}.mp4`, { method: 'HEAD', ...fromPage }),
@@ -240,7 +290,7 @@ const own: Record<string, Record<number, Way>> = {
   },
   'get /v1/{key}/a/{asset_id}.mp4': {
     ...file(`/v1/${key}/a/${ready.asset_id}.mp4`, { origin }),
-    202: () => proxied(`a/${pending}.mp4`),
+    202: async () => proxied(`a/${await prepare(`${sources}/hangs.png?by-id`)}.mp4`),
     403: nothing,
     404: () => proxied('a/none.mp4'),
     502: () => proxied(`a/${failed.asset_id}.mp4`),
@@ -250,6 +300,108 @@ const own: Record<string, Record<number, Way>> = {
     403: nothing,
     404: () => proxied('a/none.jpg'),
   },
+  'put /api/user': { 200: () => mine('/api/user', { method: 'PUT', body: { name: 'New' } }) },
+  'delete /api/user': {
+    200: () => fresh('/api/user', 'DELETE', { current: secret }),
+    ...confirmed('/api/user', 'DELETE', {}),
+  },
+  'post /api/user/email/verify': {
+    200: async () => {
+      const { userId, email: theirs } = await service.signUp();
+      return verify({ kind: 'verify', userId, email: theirs });
+    },
+    409: async () => {
+      const { userId, email: fromEmail } = await service.signUp();
+      return verify({ kind: 'email', userId, email: user.email, fromEmail, epoch: 0 });
+    },
+  },
+  'post /api/user/password/forgot': {
+    200: () => get('/api/user/password/forgot', { method: 'POST', body: { email: email() } }),
+  },
+  'post /api/user/password/reset': {
+    200: async () => {
+      const { userId, email: theirs } = await service.signUp();
+      const token = await mailToken({ kind: 'reset', userId, email: theirs, epoch: 0 });
+      return get('/api/user/password/reset', { method: 'POST', body: { token, password: secret } });
+    },
+  },
+  'post /api/user/password': {
+    200: () => fresh('/api/user/password', 'POST', { current: secret, password: 'another secret' }),
+    409: async () => {
+      const asked = as(await service.signUp(), {
+        method: 'POST',
+        body: { current: secret, password: 'another secret' },
+      });
+      const both = await Promise.all([get('/api/user/password', asked), get('/api/user/password', asked)]);
+      return both.find(({ status }) => status === 409) ?? both[0];
+    },
+    ...confirmed('/api/user/password', 'POST', { password: 'another secret' }),
+  },
+  'post /api/user/email': {
+    200: () => fresh('/api/user/email', 'POST', { current: secret, email: email() }),
+    409: () => fresh('/api/user/email', 'POST', { current: secret, email: user.email }),
+    ...confirmed('/api/user/email', 'POST', { email: email() }),
+  },
+  'get /api/user/sessions': { 200: () => mine('/api/user/sessions') },
+  'delete /api/user/sessions/{id}': {
+    200: async () => {
+      const other = await service.signUp();
+      const { sessions } = (await other.call<{ sessions: { id: string }[] }>('GET', '/api/user/sessions'))
+        .body;
+      return get(`/api/user/sessions/${sessions[0]?.id}`, as(other, { method: 'DELETE' }));
+    },
+  },
+  'post /api/user/tokens': {
+    201: () => mine('/api/user/tokens', { method: 'POST', body: { name: 'ci' } }),
+    409: async () => {
+      const other = as(await service.signUp(), { method: 'POST', body: { name: 'ci' } });
+      for (let n = 0; n < accountLimits.maxTokens; n += 1) await get('/api/user/tokens', other);
+      return get('/api/user/tokens', other);
+    },
+  },
+  'get /api/user/tokens': { 200: () => mine('/api/user/tokens') },
+  'delete /api/user/tokens/{id}': {
+    200: async () => {
+      const { id } = (await user.call<{ id: string }>('POST', '/api/user/tokens', { name: 'gone' })).body;
+      return mine(`/api/user/tokens/${id}`, { method: 'DELETE' });
+    },
+  },
+  'get /api/user/usage': { 200: () => mine('/api/user/usage') },
+  'get /api/user/oauth/{provider}': {
+    302: () => get('/api/user/oauth/google'),
+    404: () => get('/api/user/oauth/none'),
+    429: () => visits('/api/user/oauth/github'),
+  },
+  'get /api/user/oauth/callback/{provider}': {
+    302: () => get('/api/user/oauth/callback/google?code=1&state=2'),
+    404: () => get('/api/user/oauth/callback/none'),
+    429: () => visits('/api/user/oauth/callback/github?state=2'),
+  },
+  'delete /api/assets/{assetId}': {
+    200: async () =>
+      mine(`/api/assets/${await prepare(`${sources}/missing.png?erased`)}`, { method: 'DELETE' }),
+  },
+  'post /api/projects/detect-brand': { 200: () => crawl('/api/projects/detect-brand', site) },
+  'post /api/projects/{projectId}/detect-brand': {
+    200: () => crawl(`/api/projects/${user.projectId}/detect-brand`, site),
+  },
+  'post /api/projects/deep-crawl': { 200: () => crawl('/api/projects/deep-crawl', site) },
+  'post /api/projects/{projectId}/deep-crawl': {
+    200: () => crawl(`/api/projects/${user.projectId}/deep-crawl`, site),
+  },
+  'get /api/operator/users': { 200: () => asBoss('users') },
+  'get /api/operator/users/{id}': { 200: () => asBoss(`users/${user.userId}`) },
+  'put /api/operator/users/{id}/plan': {
+    200: () => asBoss(`users/${boss.userId}/plan`, { method: 'PUT', body: { plan: 'team', billing_day: 1 } }),
+  },
+  'put /api/operator/users/{id}/quota': {
+    200: () => asBoss(`users/${boss.userId}/quota`, { method: 'PUT', body: { used: 0 } }),
+  },
+  'delete /api/operator/users/{id}/sessions': {
+    200: async () => asBoss(`users/${(await service.signUp()).userId}/sessions`, { method: 'DELETE' }),
+  },
+  'get /api/operator/audit': { 200: () => asBoss('audit') },
+  'get /api/operator/mailbox': { 200: () => asBoss('mailbox') },
   'get /healthz': { 200: () => get('/healthz') },
   'get /readyz': { 200: () => get('/readyz') },
   'get /openapi.json': page('/openapi.json'),
@@ -267,11 +419,13 @@ const failingBase = `http://127.0.0.1:${failing.port}`;
 const general: Record<number, { isFor(endpoint: Endpoint): boolean; way: Way }> = {
   400: { isFor: () => true, way: (endpoint) => askFor(endpoint, service.base, { headers: twoHosts }) },
   401: { isFor: needsSession, way: (endpoint) => askFor(endpoint, service.base, {}) },
-  403: { isFor: changes, way: (endpoint) => askFor(endpoint, service.base, as(user, foreign)) },
+  403: { isFor: changes, way: (endpoint) => askFor(endpoint, service.base, asUser(endpoint, foreign)) },
   404: { isFor: isApi, way: (endpoint) => askFor(endpoint, service.base, as(user)) },
   408: { isFor: changes, way: (endpoint) => askFor(endpoint, failingBase, failingAs(stalled)) },
-  413: { isFor: changes, way: (endpoint) => askFor(endpoint, service.base, as(user, announced)) },
-  415: { isFor: changes, way: (endpoint) => askFor(endpoint, service.base, as(user, plain)) },
+  409: { isFor: isIdempotent, way: (endpoint) => twice(endpoint, 'at once') },
+  422: { isFor: isIdempotent, way: (endpoint) => twice(endpoint, 'changed') },
+  413: { isFor: changes, way: (endpoint) => askFor(endpoint, service.base, asUser(endpoint, announced)) },
+  415: { isFor: changes, way: (endpoint) => askFor(endpoint, service.base, asUser(endpoint, plain)) },
   429: {
     isFor: isApi,
     async way(endpoint) {
@@ -281,10 +435,53 @@ const general: Record<number, { isFor(endpoint: Endpoint): boolean; way: Way }> 
       return first.status === 429 ? first : askFor(endpoint, limited.base, as(limitedUser));
     },
   },
+  431: { isFor: () => true, way: (endpoint) => askFor(endpoint, service.base, { headers: huge }) },
   500: { isFor: () => true, way: (endpoint) => askFailing(endpoint, new Error('a fault of ours')) },
   503: { isFor: () => true, way: (endpoint) => askFailing(endpoint, new MongoNetworkError('no store')) },
 };
 
+/** Requests that may be repeated, in as many different forms as are asked for. */
+const repeatable: Record<string, (n: number, headers: Record<string, string>) => Promise<Got>> = {
+  '/api/projects': (n, headers) =>
+    mine('/api/projects', { method: 'POST', headers: { ...json, ...headers }, body: { name: `N${n}` } }),
+  '/api/v1/prepare': (n, headers) =>
+    mine('/api/v1/prepare', {
+      method: 'POST',
+      headers: { ...json, ...headers },
+      body: { project_id: user.projectId, src: `${sources}/missing.png?${n}` },
+    }),
+  '/api/assets/{assetId}/regenerate': (n, headers) =>
+    mine(`/api/assets/${failed.asset_id}/regenerate`, {
+      method: 'POST',
+      headers: { ...json, ...headers },
+      body: { seed: n },
+    }),
+  '/api/v1/upload': async (n, headers) => upload(await image(64 + n), headers),
+};
+const json = { 'content-type': 'application/json' };
+
+function isIdempotent({ operation }: Endpoint): boolean {
+  return operation.parameters.some(({ name }) => name === 'Idempotency-Key');
+}
+
+/** A key that is used again: for another request, or while the first one runs. */
+async function twice({ path }: Endpoint, how: 'changed' | 'at once'): Promise<Got> {
+  const send = repeatable[path];
+  if (!send) throw new Error(`${path} has no request to repeat here`);
+  const headers = { 'idempotency-key': `${path} ${how}` };
+  if (how === 'changed') {
+    await send(1, headers);
+    return send(2, headers);
+  }
+  const all = await Promise.all(Array.from({ length: 8 }, () => send(3, headers)));
+  const refused = all.find(({ status }) => status === 409);
+  if (!refused) throw new Error(`answered ${all.map(({ status }) => status)}`);
+  return refused;
+}
+
+const huge = { 'x-long': 'x'.repeat(32 * 1024) };
+/** As somebody who may ask for it. */
+const asUser = ({ path }: Endpoint, sent: Sent) => as(path.startsWith('/api/operator/') ? boss : user, sent);
 const twoHosts = ['Host', 'a', 'Host', 'b'];
 const foreign = { headers: { origin: 'https://evil.example', 'content-type': 'application/json' } };
 const stalled = { headers: { 'content-type': 'application/json', 'content-length': '100' }, body: '{' };
@@ -357,10 +554,12 @@ t.test('nothing here is about what is not documented', async (t) => {
 t.test('405 with Allow for a method that a path does not have, and 204 for OPTIONS', async (t) => {
   for (const path of Object.keys(document.paths)) {
     const target = path.replaceAll(/\{\w+\}/g, 'none');
+    // Who is no operator is not even told which methods there are.
+    const isTold = !path.startsWith('/api/operator/');
     const wrong = await ask(service.base, target, { method: 'PATCH' });
-    t.equal(wrong.status, 405, path);
-    t.match(wrong.headers['allow'], /OPTIONS/);
-    t.equal((await ask(service.base, target, { method: 'OPTIONS' })).status, 204, path);
+    t.equal(wrong.status, isTold ? 405 : 404, path);
+    if (isTold) t.match(wrong.headers['allow'], /OPTIONS/);
+    t.equal((await ask(service.base, target, { method: 'OPTIONS' })).status, isTold ? 204 : 404, path);
   }
 });
 
@@ -439,11 +638,11 @@ function as(who: TestUser, sent: Sent = {}): Sent {
   return { ...sent, cookie: who.cookie };
 }
 
-async function upload(bytes: Uint8Array): Promise<Got> {
+async function upload(bytes: Uint8Array, more: Record<string, string> = {}): Promise<Got> {
   const form = new FormData();
   form.append('file', new Blob([Buffer.from(bytes)]), 'image.png');
   const packed = new Response(form);
-  const headers = { 'content-type': packed.headers.get('content-type') ?? '' };
+  const headers = { 'content-type': packed.headers.get('content-type') ?? '', ...more };
   const body = Buffer.from(await packed.arrayBuffer());
   return ask(service.base, '/api/v1/upload', as(user, { method: 'POST', headers, body }));
 }
