@@ -45,7 +45,14 @@ const Cursor = z.string().max(128).optional();
 /** `email`: the whole one. `q`: part of the e-mail or the name, in any case. */
 export const OperatorUsersQuery = z.object({
   email: z.string().trim().toLowerCase().min(1).max(account.emailMaxChars).optional(),
-  q: z.string().trim().min(1).max(limits.searchMaxChars).optional(),
+  // The store keeps no NUL, and cannot look for one.
+  q: z
+    .string()
+    .trim()
+    .min(1)
+    .max(limits.searchMaxChars)
+    .regex(/^[^\0]*$/)
+    .optional(),
   limit: Limit,
   cursor: Cursor,
 });

@@ -46,16 +46,18 @@ function toExample(
   const params = parameters.filter((one) => one.in === 'path');
   const query = parameters.filter((one) => one.in === 'query');
   const required = query.filter((one) => one.required);
-  const valueOf = ({ name, schema, example }: Parameter) =>
+  const valueFor = ({ name, schema, example }: Parameter) =>
     String(known[name] ?? example ?? toValue(whole(schema, document), name, known));
-  const search = new URLSearchParams(required.map((one) => [one.name, valueOf(one)])).toString();
+  const search = new URLSearchParams(
+    required.map((one): [string, string] => [one.name, valueFor(one)]),
+  ).toString();
   const [contentType, content] = Object.entries(requestBody?.content ?? {})[0] ?? [];
   const bodySchema =
     content && contentType === 'application/json' ? whole(content.schema, document) : undefined;
   return {
     method: method.toUpperCase(),
     template,
-    path: params.reduce((path, one) => path.replace(`{${one.name}}`, () => valueOf(one)), template),
+    path: params.reduce((path, one) => path.replace(`{${one.name}}`, () => valueFor(one)), template),
     params: params.map(({ name }) => name),
     query: Object.fromEntries(query.map(({ name, schema }) => [name, whole(schema, document)])),
     search: search === '' ? '' : `?${search}`,
@@ -75,9 +77,7 @@ function whole(schema: JsonSchema, document: OpenApiDocument, depth = 0): JsonSc
     ...rest,
     ...(items && { items: inner(items) }),
     ...(properties && {
-      properties: Object.fromEntries(
-        Object.entries(properties).map(([name, one]) => [name, inner(one)]),
-      ),
+      properties: Object.fromEntries(Object.entries(properties).map(([name, one]) => [name, inner(one)])),
     }),
     ...(anyOf && { anyOf: anyOf.map(inner) }),
     ...(oneOf && { oneOf: oneOf.map(inner) }),

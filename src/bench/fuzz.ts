@@ -142,6 +142,10 @@ function isCrawl(text: string): boolean {
   return /\/(detect-brand|deep-crawl)\b/.test(text);
 }
 
+/** Each user is an operator, so that the routes of operators are reached. */
+const operators = Array.from({ length: 1_000 }, (_, n) => `fuzz-${n}@example.com`);
+let userCount = 0;
+
 type User = { cookie: string; known: Record<string, string> };
 
 /** A user with a project, its key, and an asset whose source cannot be fetched: nothing is rendered. */
@@ -151,7 +155,7 @@ async function signUp({ base }: Rig): Promise<User> {
     method: 'POST',
     headers: json,
     body: JSON.stringify({
-      email: operators[signedUp % operators.length],
+      email: operators[userCount++],
       password: 'correct horse battery',
       name: 'Fuzz',
     }),

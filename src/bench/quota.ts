@@ -15,12 +15,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { plans } from '../../schemas/plans.ts';
+import { newKey } from '../auth/secret-box.ts';
 import { freePort } from '../demo/free-port.ts';
 import { startEmbedded } from '../embedded/embedded.ts';
 import { createLog } from '../log.ts';
 import { openStore, type Store } from '../store/client.ts';
 import { newId } from '../store/ids.ts';
 import { report, spread } from './cpu.ts';
+
+/** The same for all processes: what one seals, the others open. */
+const secretsKey = newKey();
 
 const main = fileURLToPath(new URL('../main.js', import.meta.url));
 const processes = 3;
@@ -118,6 +122,7 @@ async function startFront(dataDir: string, shared: Record<string, string>): Prom
   const env = {
     ...process.env,
     ...shared,
+    SECRETS_KEY: secretsKey,
     DATA_DIR: dataDir,
     PORT: String(port),
     ROLE: 'http',

@@ -181,8 +181,8 @@ function headersOf(route: Listed): Parameter[] {
     name: 'X-Request-Id',
     in: 'header',
     required: false,
-    description: 'Echoed in the answer, and found in logs, events and webhooks.',
-    schema: { type: 'string', minLength: limits.requestIdMinChars, maxLength: limits.requestIdMaxChars },
+    description: `Echoed in the answer, and found in logs, events and webhooks, when it has ${limits.requestIdMinChars} to ${limits.requestIdMaxChars} word characters and hyphens; any other is replaced.`,
+    schema: { type: 'string' },
   };
   return [
     ...own.map(

@@ -81,7 +81,7 @@ t.test('401 with WWW-Authenticate for another scheme, or a token of nobody', asy
     const answer = await call('GET', '/api/user/me', { headers: { authorization } });
     t.equal(answer.status, 401, authorization.slice(0, 40));
     t.equal(answer.headers.get('www-authenticate'), 'Bearer');
-    t.strictSame(answer.body, { error: 'authentication required' });
+    t.match(answer.body, { error: 'authentication required' });
   }
   t.equal((await call('GET', '/api/user/me')).headers.get('www-authenticate'), 'Bearer');
   t.strictSame((await call('GET', '/api/user/session', bearer('x'))).body, { user: null });
@@ -128,7 +128,7 @@ t.test('403 for what an API token may not do', async (t) => {
   ] as const) {
     const answer = await call(method, path, { body, ...bearer(token) });
     t.equal(answer.status, 403, path);
-    t.strictSame(answer.body, { error: 'not allowed with an API token' });
+    t.match(answer.body, { error: 'not allowed with an API token', code: 'not_with_api_token' });
     t.equal((await call(method, path, { body, ...bearer('sat_none') })).status, 401, path);
   }
   t.equal((await store.tokens.list(userId, clock.now)).length, 1);
@@ -188,12 +188,8 @@ t.test('the document knows both ways in, and where the cookie alone will do', as
   t.strictSame(securityOf('/api/user/session', 'get'), [{ session: [] }, { bearer: [] }, {}]);
   t.strictSame(securityOf('/api/user/tokens', 'post'), [{ session: [] }]);
   t.strictSame(securityOf('/api/user/signin', 'post'), []);
-  t.match(paths['/api/user/signup']?.['post'], {
-    requestBody: {
-      content: {
-        'application/json': { schema: { properties: { password: { minLength: 8, maxLength: 128 } } } },
-      },
-    },
+  t.match(components.schemas['SignupRequest'], {
+    properties: { password: { minLength: 8, maxLength: 128 } },
   });
 });
 
