@@ -51,6 +51,19 @@ export function isTerminal(name: EventName): boolean {
   return row.terminal === true;
 }
 
+/** Why an attempt at a webhook failed (decisions 6). `status` is an answer that is neither 2xx nor 3xx. */
+export const DeliveryFailure = z.enum([
+  'dns',
+  'connect',
+  'tls',
+  'timeout',
+  'status',
+  'redirect',
+  'reset',
+  'blocked_address',
+]);
+export type DeliveryFailure = z.infer<typeof DeliveryFailure>;
+
 /** An event as SSE and timelines show it: the common fields, and what some events add (decisions 5). */
 export const AssetEvent = z.object({
   event: EventName,
@@ -74,6 +87,7 @@ export const AssetEvent = z.object({
   event_id: z.string().optional(),
   event_type: z.string().optional(),
   response_code: z.int().nullable().optional(),
+  failure: DeliveryFailure.optional(),
 });
 export type AssetEvent = z.infer<typeof AssetEvent>;
 
@@ -89,10 +103,14 @@ export const WebhookEvent = z.enum([
 ]);
 export type WebhookEvent = z.infer<typeof WebhookEvent>;
 
-/** Body of an outbound webhook (specification 6). `asset.test` is additive (decisions 6). */
+/** What a delivery may be of. `asset.test` is additive and cannot be subscribed to (decisions 6). */
+export const DeliveryEvent = z.enum([...WebhookEvent.options, 'asset.test']);
+export type DeliveryEvent = z.infer<typeof DeliveryEvent>;
+
+/** Body of an outbound webhook (specification 6). */
 export const WebhookEnvelope = z.object({
   id: z.string(),
-  type: z.union([WebhookEvent, z.literal('asset.test')]),
+  type: DeliveryEvent,
   ts: z.int(),
   asset_id: z.string(),
   project_id: z.string(),

@@ -101,6 +101,8 @@ export const asset = {
   defaultListed: 50,
   /** Earlier runs' facts that stay in the document; the present run's all stay (invariant I1). */
   earlierFactsKept: 100,
+  /** Newest deliveries whose events a timeline shows. */
+  maxTimelineDeliveries: 100,
 } as const;
 
 /** Stages of the pipeline (specification 3 and 7). */
@@ -163,6 +165,20 @@ export const webhook = {
   maxListed: 50,
   secretPreviewChars: 12,
   previewBytes: 1024,
+  secretBytes: 32,
+  rotationMs: 24 * 60 * 60_000,
+  maxUrlChars: 2048,
+  /** A wait after a failed attempt is lengthened by up to this share of it. */
+  maxLengthening: 0.1,
+  maxRetryAfterMs: 2 * 60 * 60_000,
+  maxAnswerBytes: 64 * 1024,
+  bodyMs: 1_000,
+  maxInFlightPerEndpoint: 10,
+  keptDays: 30,
+  /** Deliveries that one request sends again at most. */
+  maxRedelivered: 10_000,
+  /** Facts of a delivery's earlier rounds that stay in its document. */
+  earlierFactsKept: 24,
 } as const;
 
 /** What operators may ask for and set (decisions 10, Operator). */

@@ -1,6 +1,7 @@
 /** Webhook configuration and deliveries as clients see them (specification 2 and 4.5, decisions 6). */
 import { z } from 'zod';
-import { WebhookEvent } from './events.ts';
+import { DeliveryEvent, DeliveryFailure, WebhookEvent } from './events.ts';
+import { webhook as limits } from './limits.ts';
 
 export const WebhookConfig = z.object({
   webhook_url: z.url().nullable(),
@@ -31,11 +32,50 @@ export type Delivery = z.infer<typeof Delivery>;
 export const DeliveryDetail = Delivery.extend({
   response_body_preview: z.string().nullable(),
   payload_json: z.string().nullable(),
-  failure: z
-    .enum(['dns', 'connect', 'tls', 'timeout', 'status', 'redirect', 'reset', 'blocked_address'])
-    .nullable()
-    .optional(),
+  failure: DeliveryFailure.nullable().optional(),
 });
 export type DeliveryDetail = z.infer<typeof DeliveryDetail>;
 
-export const DeliveryList = z.object({ deliveries: z.array(Delivery) });
+/** `next_cursor` is additive: null on the last page. */
+export const DeliveryList = z.object({
+  deliveries: z.array(Delivery),
+  next_cursor: z.string().nullable().optional(),
+});
+
+/** PUT /api/projects/{id}/webhooks (specification 4.5). */
+export const WebhookConfigRequest = z
+  .object({
+    webhook_url: z
+      .url({ protocol: /^https?$/ })
+      .max(limits.maxUrlChars)
+      .meta({ format: 'uri' })
+      .nullable(),
+    webhook_events: z
+      .array(WebhookEvent)
+      .max(WebhookEvent.options.length)
+      .refine((events) => new Set(events).size === events.length, 'an event is named twice'),
+    webhooks_enabled: z.boolean(),
+  })
+  .refine(({ webhook_url, webhooks_enabled }) => webhook_url !== null || !webhooks_enabled, {
+    path: ['webhooks_enabled'],
+    message: 'webhooks cannot be enabled without a webhook_url',
+  });
+export type WebhookConfigRequest = z.infer<typeof WebhookConfigRequest>;
+
+/** The save that makes the secret shows it once (decisions 6, Saving). */
+export const WebhookConfigSaved = WebhookConfig.extend({ webhook_secret: z.string().optional() });
+
+export const WebhookSecret = z.object({ webhook_secret: z.string() });
+
+export const DeliveryQuery = z.object({
+  limit: z.coerce.number().int().min(1).max(limits.maxListed).optional(),
+  status: DeliveryStatus.optional(),
+  event_type: DeliveryEvent.optional(),
+  asset_id: z.string().min(1).max(64).optional(),
+  cursor: z.string().max(128).optional(),
+});
+
+/** Sends everything dead again that was made since a time (unix ms). */
+export const RedeliverRequest = z.object({ since: z.int().min(0) });
+/** `has_more`: more are dead than one request sends again; the same request again takes the next. */
+export const RedeliverResponse = z.object({ ok: z.boolean(), redelivered: z.int(), has_more: z.boolean() });
