@@ -98,7 +98,7 @@ const recordAction = 'record';
 
 function toFacts(actions: StepAction[], seq: number, ts: number): StoredFact[] {
   return actions
-    .filter(({ type }) => type === recordAction)
+    .filter(({ type, params }) => type === recordAction && params !== undefined)
     .map(({ params }, n) => {
       const { delayMs, ...fields } = params as { event: string; delayMs?: number };
       const at = ts + n;

@@ -56,7 +56,8 @@ export async function processBatch(
 
   for (const command of commands) {
     const kind = ports.kinds.get(command.kind);
-    const document = memory.documents.get(documentKey(command));
+    const known = memory.documents.get(documentKey(command));
+    const document = known ?? (kind && created(command, kind, ports));
     if (!kind || !document) continue;
     const applied = apply(command, kind, document, memory, ports);
     if (applied.outcome === 'ignored') continue;
@@ -70,17 +71,32 @@ export async function processBatch(
       noteTs(command, memory, applied.facts);
       memory.documents.delete(documentKey(command));
       memory.documents.set(documentKey(command), applied.next);
-      addWrite(writes, documentKey(command), { kind: kind.name, document, ...applied });
+      addWrite(writes, documentKey(command), {
+        kind: kind.name,
+        document,
+        isNew: known === undefined,
+        ...applied,
+      });
     }
   }
 
   await storeWrites(writes, ports.kinds);
   const messages = toMessages(outbox, ports.subjects);
   if (messages.length > 0) await ports.publishAll(messages);
-  for (const { kind, next } of writes.values()) if (next.timers.length > 0) ports.onTimers(kind, next);
+  tellStored(writes, ports);
   boundMap(memory.documents, maxDocuments);
   boundMap(memory.lastTs, maxProjects);
   return { steps: outbox.length, published: messages.length };
+}
+
+function tellStored(
+  writes: Map<string, ActorWrite & { kind: string }>,
+  { kinds, onTimers }: BatchPorts,
+): void {
+  for (const { kind, next } of writes.values()) {
+    if (next.timers.length > 0) onTimers(kind, next);
+    kinds.get(kind)?.onStored?.(next);
+  }
 }
 
 type Entry = {
@@ -90,6 +106,15 @@ type Entry = {
   facts: StoredFact[];
   work: StoredWork[];
 };
+
+function created(command: Command, kind: ActorKind, { now, onRefused }: BatchPorts) {
+  try {
+    return kind.create?.(command.message, { id: command.id, project: command.project, ts: now() });
+  } catch (cause) {
+    onRefused(command, cause);
+    return undefined;
+  }
+}
 
 function apply(
   command: Command,
@@ -170,6 +195,7 @@ function addWrite(
     next: ActorDocument;
     facts: StoredFact[];
     resetFacts: boolean;
+    isNew: boolean;
   },
 ): void {
   const earlier = writes.get(key);
@@ -179,6 +205,7 @@ function addWrite(
     next: step.next,
     newFacts: [...(earlier?.newFacts ?? []), ...step.facts],
     resetFacts: step.resetFacts || (earlier?.resetFacts ?? false),
+    isNew: earlier?.isNew ?? step.isNew,
   });
 }
 
@@ -223,10 +250,12 @@ function toFactMessage(
   actor: { id: string; project: string },
   subjects: BatchPorts['subjects'],
 ): Outgoing {
+  const body = kind.publishedFact(fact, actor);
   return {
-    subject: subjects.fact(actor.project, actor.id, fact.event),
+    // Facts of a delivery are found with those of its asset; what belongs to no asset has its own id.
+    subject: subjects.fact(actor.project, String(body['asset_id'] || actor.id), fact.event),
     id: `${actor.id}:${seq}:f${n}`,
-    body: kind.publishedFact(fact, actor),
+    body,
   };
 }
 

@@ -28,6 +28,13 @@ export type ActorKind = {
   isErased?(snapshot: StoredSnapshot): boolean;
   /** Earlier runs' facts that stay. */
   earlierFactsKept: number;
+  /** Makes the document that a command is for and that is not there yet; without it such commands are passed. */
+  create?(
+    message: { type: string } & Record<string, unknown>,
+    actor: { id: string; project: string; ts: number },
+  ): ActorDocument | undefined;
+  /** Told of every document after its step is stored and published. */
+  onStored?(document: ActorDocument): void;
   /** Fields that work carries beside its parameters: plan and age (unix ms) for slots, request id for logs. */
   workFields(snapshot: StoredSnapshot): { plan: string; since: number; requestId: string };
 };

@@ -33,6 +33,8 @@ export type OwnerPorts = {
   records: Pick<PartitionStore, 'claim' | 'force' | 'release' | 'move'>;
   clock: Clock;
   log: Log;
+  /** The partitions that are ours from now on, once what the owner before has left behind is applied. */
+  onOwned?(partitions: number[]): void;
 };
 
 export type OwnerStats = { steps: number; batches: number; owned: number; queued: number; failures: number };
@@ -49,7 +51,16 @@ const catchUpMs = 2_000;
 /** An idle partition that is further behind than this is lifted, so that the stream can be trimmed. */
 const maxBehind = 10_000;
 
-export function startOwner({ workerId, partitions, kinds, bus, records, clock, log }: OwnerPorts): Owner {
+export function startOwner({
+  workerId,
+  partitions,
+  kinds,
+  bus,
+  records,
+  clock,
+  log,
+  onOwned = () => undefined,
+}: OwnerPorts): Owner {
   const positions = createPositions();
   const stats = { steps: 0, batches: 0, failures: 0 };
   const stopping = new AbortController();
@@ -73,6 +84,8 @@ export function startOwner({ workerId, partitions, kinds, bus, records, clock, l
   let wake: (() => void) | undefined;
   let current: Promise<void> = Promise.resolve();
   let lastRead = 0;
+  /** `onOwned` is to be told. */
+  let isNewlyOwned = false;
 
   const onError = (cause: unknown) => log.error({ err: cause }, 'actors: background task failed');
 
@@ -97,11 +110,13 @@ export function startOwner({ workerId, partitions, kinds, bus, records, clock, l
     unflushed = 0;
     isHeld = false;
     for (const { _id, ts } of owned) memory.boundTs.set(_id, ts);
-    if (owned.length === 0 || stopping.signal.aborted) return;
+    isNewlyOwned = true;
+    if (owned.length === 0 || stopping.signal.aborted) return tellOwned();
     const mine = generation;
     lastRead = positions.lowest();
     cancelCatchUp = clock.after(catchUpMs, () => {
       isCaughtUp = true;
+      if (queue.length === 0) tellOwned();
       wake?.();
     });
     reader = await bus.readCommands(
@@ -109,6 +124,11 @@ export function startOwner({ workerId, partitions, kinds, bus, records, clock, l
       lastRead,
       (command) => mine === generation && take(command),
     );
+  };
+
+  const tellOwned = (): void => {
+    if (isNewlyOwned) onOwned(ownership.owned());
+    isNewlyOwned = false;
   };
 
   const take = (command: Command): boolean => {
@@ -149,6 +169,7 @@ export function startOwner({ workerId, partitions, kinds, bus, records, clock, l
     stats.steps += steps;
     stats.batches += 1;
     isFirstBatch = false;
+    tellOwned();
     unflushed += batch.length;
     if (unflushed >= maxUnflushed) await flush();
     if (hasPaused && queue.length < runtime.maxQueued / 2) {

@@ -39,6 +39,8 @@ export type ActorDocument = {
   updatedTs: number;
   /** Fields of the kind's own that queries need. */
   index: Record<string, unknown>;
+  /** Fields of the kind's own that never change: written once, with the document. */
+  fixed?: Record<string, unknown>;
 };
 
 /** A document as the owner holds it while it works on a batch. */
@@ -49,6 +51,8 @@ export type ActorWrite = {
   /** Facts to append; `resetFacts` replaces all of them instead, when a new run begins. */
   newFacts: StoredFact[];
   resetFacts: boolean;
+  /** Not in the store yet: there is then nothing to be fenced but another writer's document of the same id. */
+  isNew?: boolean;
 };
 
 export type ActorStore = ReturnType<typeof createActorStore>;
@@ -91,8 +95,13 @@ export function createActorStore(db: Db, name: string, indexes: Document[] = [])
     /** Stores the next versions in one round trip. Answers false when one of them was fenced. */
     async write(writes: ActorWrite[]): Promise<boolean> {
       if (writes.length === 0) return true;
-      const result = await actors.bulkWrite(writes.map(toOperation), { ordered: false, ...durable });
-      return result.matchedCount === writes.length;
+      try {
+        const result = await actors.bulkWrite(writes.map(toOperation), { ordered: false, ...durable });
+        return result.matchedCount + result.insertedCount === writes.length;
+      } catch (cause) {
+        if (isDuplicate(cause)) return false;
+        throw cause;
+      }
     },
 
     /** Documents with a timer due before a time, in some partitions, most overdue first. */
@@ -124,8 +133,10 @@ function toOperation({
   next,
   newFacts,
   resetFacts,
+  isNew,
 }: ActorWrite): AnyBulkWriteOperation<ActorDocument> {
-  const { _id, project, facts, createdTs, ...changing } = next;
+  if (isNew) return { insertOne: { document: next } };
+  const { _id, project, facts, createdTs, fixed, ...changing } = next;
   const filter = { _id, version: loadedVersion };
   if (resetFacts) return { updateOne: { filter, update: { $set: { ...changing, facts } } } };
   if (newFacts.length === 0) return { updateOne: { filter, update: { $set: changing } } };
