@@ -36,7 +36,7 @@ export function createConnector(options: ConnectorOptions): buildConnector.conne
     if (isIP(host) && !policy.allowsAddress(host)) return callback(blocked(), null);
 
     connect(target, (...[error, socket]) => {
-      if (error) return callback(asOutboundError(error, target.protocol), null);
+      if (error) return callback(asConnectError(error, target.protocol), null);
       // The look-up has checked this already; it holds even if a later runtime connects another way.
       if (socket.remoteAddress && !policy.allowsAddress(socket.remoteAddress)) {
         socket.destroy();
@@ -88,7 +88,8 @@ export function createLookup(options: ConnectorOptions): LookupFunction {
 
 type Found = { address: string; family: number };
 
-async function findAddresses(hostname: string, { policy, resolve, lookupMs }: ConnectorOptions) {
+/** Checked addresses of a name, at least one. @throws {OutboundError} `blocked_address`, `dns`. */
+export async function findAddresses(hostname: string, { policy, resolve, lookupMs }: ConnectorOptions) {
   const name = bareHost(hostname);
   if (!policy.allowsName(name)) throw blocked();
   // Never asked of a name server (RFC 6761).
@@ -128,7 +129,7 @@ async function withinLimit(
   }
 }
 
-function asOutboundError(error: Error & { code?: string }, protocol: string): OutboundError {
+export function asConnectError(error: Error & { code?: string }, protocol: string): OutboundError {
   if (error instanceof OutboundError) return error;
 
   const code = error.code ?? '';

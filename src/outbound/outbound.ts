@@ -4,18 +4,22 @@
  * The only module that connects to such addresses (decisions 8). Environment variables for proxies change
  * nothing here, cookies are not kept, alternative services are not followed.
  */
-import { Agent } from 'undici';
+import { Agent, Pool } from 'undici';
 import { source } from '../../schemas/limits.ts';
 import { createCollector } from './collect.ts';
 import { createConnector, type ResolveName, resolveByDns } from './connect.ts';
+import { type Endpoint, type EndpointLimits, openEndpoint } from './endpoint.ts';
 import { asOutboundError, createDeadline, decoded, exchange, type Headers, type Method } from './exchange.ts';
 import { createPolicy, type Judgement, type PolicyOptions } from './policy.ts';
+import { createProxyConnector } from './proxy.ts';
 import { type FetchedSource, fetchSource, type SourceLimits, type SourceOptions } from './source.ts';
 
 export type OutboundOptions = PolicyOptions & {
   /** Answers the addresses of a name; the configured name servers when left out. */
   resolver?: ResolveName;
   limits?: Partial<SourceLimits & ConnectLimits>;
+  /** Endpoints are reached through this HTTP proxy, by addresses that were checked here. */
+  egressProxy?: URL;
   /** Unix ms. */
   now?(): number;
 };
@@ -66,6 +70,8 @@ export type Outbound = {
   request(url: string, request: OutboundRequest): Promise<OutboundAnswer>;
   /** Fetches a source image: see fetchSource in source.ts. */
   fetchSource<Type>(url: string, options: SourceOptions<Type>): Promise<FetchedSource<Type>>;
+  /** Opens an endpoint for webhooks: see endpoint.ts. Its owner ends it. */
+  openEndpoint(url: string, limits: EndpointLimits): Endpoint;
   /** Ends every connection; requests under way fail. */
   close(): Promise<void>;
 };
@@ -76,26 +82,27 @@ export function createOutbound({
   denyPorts,
   resolver = resolveByDns,
   limits: changed = {},
+  egressProxy,
   now = Date.now,
 }: OutboundOptions): Outbound {
   const policy = createPolicy({ allow, denyPorts });
   const limits = { ...connectLimits, ...source, ...changed };
+  const rules = { policy, resolve: resolver, ...limits };
   const agent = new Agent({
-    connect: createConnector({ policy, resolve: resolver, ...limits }),
+    ...connectionOptions,
+    connect: createConnector(rules),
     connections: maxConnectionsPerHost,
-    maxHeaderSize: maxHeaderBytes,
-    keepAliveTimeout: keepAliveMs,
-    keepAliveMaxTimeout: keepAliveMs,
-    // Deadlines of our own are exact, and count what these leave out: the look-up and the connection.
-    headersTimeout: 0,
-    bodyTimeout: 0,
   });
+  const toEndpoint = egressProxy ? createProxyConnector(rules, egressProxy) : createConnector(rules);
+  const pool = (origin: string, connections: number) =>
+    new Pool(origin, { ...connectionOptions, connect: toEndpoint, connections });
 
   return {
     judgeUrl: policy.judgeUrl,
     request: (url, wish) => request({ agent, policy }, url, wish),
     fetchSource: (url, options) =>
       fetchSource({ agent, policy, limits, headers: standardHeaders, now }, url, options),
+    openEndpoint: (url, wish) => openEndpoint({ policy, pool }, url, wish),
     close: () => agent.destroy(),
   };
 }
@@ -104,6 +111,14 @@ const connectLimits = { lookupMs: 5_000, connectMs: 10_000 } satisfies ConnectLi
 const maxConnectionsPerHost = 64;
 const maxHeaderBytes = 16 * 1024;
 const keepAliveMs = 4_000;
+const connectionOptions = {
+  maxHeaderSize: maxHeaderBytes,
+  keepAliveTimeout: keepAliveMs,
+  keepAliveMaxTimeout: keepAliveMs,
+  // Deadlines of our own are exact, and count what these leave out: the look-up and the connection.
+  headersTimeout: 0,
+  bodyTimeout: 0,
+};
 
 const standardHeaders = { 'user-agent': 'AnimatedAssetService/1.0', 'accept-encoding': 'identity' };
 
