@@ -20,7 +20,7 @@ const spokenIn = (name, from, packages) => ({
   to: { path: packages.map((one) => `${npm}${one}/`) },
 });
 
-const tops = '^src/(main|service|front-end|load|poster-request|temp-dir|config|log|cli)\\.ts$';
+const tops = '^src/(main|service|front-end|deliveries|load|poster-request|temp-dir|config|log|cli)\\.ts$';
 
 export default {
   forbidden: [
@@ -85,6 +85,7 @@ export default {
       ['^src/(actors|effects|store|bus)/', '^(schemas|machines)/'],
       ['xstate'],
     ),
+    only('client: schemas', '^src/client/', ['^src/client/', '^schemas/']),
     only('erasure: what keeps something of assets and users', '^src/erasure/', [
       '^src/(erasure|store|bus|media|sse)/',
       '^src/actors/clock\\.ts$',

@@ -283,6 +283,29 @@ const rows = {
     accepts: aDuration,
     help: 'longest wait for a webhook endpoint',
   },
+  WEBHOOK_SCHEDULE: {
+    schema: Waits,
+    default: webhook.scheduleMs.map(duration).join(','),
+    accepts: 'a comma list of whole numbers with ms, s, m or h, each at most 24h',
+    help: 'waits after failed webhook attempts 1, 2, …',
+  },
+  WEBHOOK_ATTEMPTS: {
+    schema: countUpTo(100),
+    default: String(webhook.maxAttempts),
+    accepts: '1 to 100',
+    help: 'failed attempts after which a webhook delivery is dead',
+  },
+  WEBHOOK_RETRY_AFTER: {
+    schema: Flag,
+    default: 'false',
+    accepts: 'true or false',
+    help: 'follows Retry-After of webhook endpoints, up to 2h',
+  },
+  WEBHOOK_EGRESS_PROXY: {
+    schema: z.url({ protocol: /^https?$/ }),
+    accepts: 'an http or https URL',
+    help: 'HTTP proxy that webhooks are sent through',
+  },
 } as const satisfies Record<string, Row>;
 
 type Rows = typeof rows;
@@ -349,6 +372,13 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
       reconcileEveryMs: env.RECONCILE_EVERY,
       reconcileAfterMs: env.RECONCILE_AFTER,
       stallAfterMs: env.STALL_AFTER,
+    },
+    webhook: {
+      timeoutMs: env.WEBHOOK_TIMEOUT,
+      scheduleMs: env.WEBHOOK_SCHEDULE,
+      maxAttempts: env.WEBHOOK_ATTEMPTS,
+      followsRetryAfter: env.WEBHOOK_RETRY_AFTER,
+      egressProxy: env.WEBHOOK_EGRESS_PROXY,
     },
   };
 }

@@ -31,6 +31,7 @@ import { tokenRoutes } from './http/tokens.ts';
 import { uploadRoutes } from './http/upload.ts';
 import { usageRoutes } from './http/usage.ts';
 import { userRoutes } from './http/user.ts';
+import { webhookRoutes } from './http/webhooks.ts';
 import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
 import { createCrawlQuota } from './quota/crawls.ts';
 import { linkRateLimit } from './quota/limit-link.ts';
@@ -75,6 +76,7 @@ export function createRoutes(parts: Parts, services: Services, hub: Hub): AnyRou
     ...projectRoutes,
     ...assetRoutes,
     ...uploadRoutes,
+    ...webhookRoutes,
     ...operatorRoutes,
     ...oauthRoutes(createOAuth(parts, services)),
     ...eventRoutes({ hub, findAsset: requests.find, findProjectByKey: store.projects.findByKey }),
@@ -186,6 +188,7 @@ function createServices({
   storage,
   outbound,
   requests,
+  webhooks,
   erasure,
   uploadKey,
 }: Parts): Services {
@@ -214,6 +217,7 @@ function createServices({
       now,
       newId,
     }),
+    webhooks,
     uploadKey,
     judgeUrl: outbound.judgeUrl,
     mediaUrl: (key) => `${config.mediaBaseUrl}/${key}`,
@@ -234,7 +238,7 @@ function createServices({
     },
     async onProjectDeleted(projectId, { oldKey }, requestId) {
       bus.send(projectChanged, { projectId, isDeleted: true, ...(oldKey ? { key: oldKey } : {}) });
-      await requests.cancelAll(projectId, requestId);
+      await Promise.all([requests.cancelAll(projectId, requestId), webhooks.onProjectDeleted(projectId)]);
     },
     eraseAsset: erasure.eraseAsset,
     eraseAccount: erasure.eraseAccount,

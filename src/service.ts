@@ -18,6 +18,7 @@ import {
 } from '../schemas/limits.ts';
 import { createAssetKind } from './actors/asset.ts';
 import { every, sleep, systemClock } from './actors/clock.ts';
+import type { ActorKind } from './actors/kind.ts';
 import { startOwner } from './actors/owner.ts';
 import { startReconciler } from './actors/reconcile.ts';
 import { createSlots, type Slots } from './actors/slots.ts';
@@ -29,6 +30,7 @@ import { createCrawlWork } from './brand/crawl-work.ts';
 import { createSimpleCrawler } from './brand/simple-crawler.ts';
 import { openBus } from './bus/bus.ts';
 import type { Config } from './config.ts';
+import { createWebhookRequests, startDeliveries } from './deliveries.ts';
 import type { EffectDeps } from './effects/deps.ts';
 import { createAssetEffects } from './effects/effects.ts';
 import { readSource, type SourceDeps } from './effects/fetch-source.ts';
@@ -132,11 +134,15 @@ async function open(
   );
   const storage = await createFileStorage(config.storageFolder);
   const outbound = opened(
-    createOutbound({ allow: config.outboundAllow, denyPorts: ownPorts(config, embedded) }),
+    createOutbound({
+      allow: config.outboundAllow,
+      denyPorts: ownPorts(config, embedded),
+      ...(config.webhook.egressProxy ? { egressProxy: new URL(config.webhook.egressProxy) } : {}),
+    }),
     (one) => one.close(),
   );
   const kind = createAssetKind(store.assets.actors, config.pipeline);
-  const kinds = new Map([[kind.name, kind]]);
+  const kinds = new Map<string, ActorKind>([[kind.name, kind]]);
   const { path: tempDir } = opened(await openTempDir(join(config.dataDir, 'tmp')), (one) => one.remove());
   const engine = opened(
     createEngine({ ffmpegPath: embedded.ffmpegPath, tempDir, threads: config.renderThreads }),
@@ -183,6 +189,7 @@ async function open(
     tempDir,
     requests,
     erasure,
+    webhooks: createWebhookRequests({ config, log, store, bus, outbound }),
     uploadKey,
     oauthKey: deriveKey(keys, 'sign-in elsewhere'),
     sources: {
@@ -207,6 +214,7 @@ async function open(
         log,
         duties: [
           requests.settleHolds,
+          parts.webhooks.settle,
           () => recordCycles(store, systemClock.now()),
           () => removeUnusedUploads(parts),
         ],
@@ -234,10 +242,11 @@ export type Parts = {
   storage: Awaited<ReturnType<typeof createFileStorage>>;
   outbound: ReturnType<typeof createOutbound>;
   engine: ReturnType<typeof createEngine>;
-  kinds: Map<string, ReturnType<typeof createAssetKind>>;
+  kinds: Map<string, ActorKind>;
   tempDir: string;
   requests: ReturnType<typeof createAssetRequests>;
   erasure: ReturnType<typeof createErasure>;
+  webhooks: ReturnType<typeof createWebhookRequests>;
   /** Storage key of a source that was uploaded here; undefined for an address outside. */
   uploadKey(url: string): string | undefined;
   /** Signs what a browser keeps while it signs in elsewhere. */
@@ -261,6 +270,8 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
   );
   const slots = createSlots({ cpu: config.renderThreads, video: config.renderThreads, io: ioSlots });
   const effects = createAssetEffects(effectDeps(parts, video));
+  const deliveries = await startDeliveries(parts, workerId);
+  kinds.set(deliveries.kind.name, deliveries.kind);
   const owner = opened(
     startOwner({
       workerId,
@@ -270,9 +281,11 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
       records: store.partitions,
       clock: systemClock,
       log,
+      onOwned: deliveries.onOwned,
     }),
     (one) => one.stop(),
   );
+  opened(deliveries, (one) => one.stop());
   const beat = setInterval(
     () =>
       bus.send(loadSubject, {

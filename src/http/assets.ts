@@ -113,8 +113,13 @@ const timeline = route({
     const owned = await findOwned(assetId, userId, services);
     if (!owned) return reply(404, notFound);
     const { id: asset_id, projectId: project_id, facts } = owned.asset;
+    const { deliveries } = services.store;
+    const ofDeliveries = await deliveries.factsOf(project_id, asset_id, limits.maxTimelineDeliveries);
+    const events = [...facts, ...ofDeliveries].map((fact) =>
+      AssetEvent.parse({ ...fact, asset_id, project_id }),
+    );
     // The schema keeps what clients may see: sequence numbers and options stay inside.
-    return reply(200, { events: facts.map((fact) => AssetEvent.parse({ ...fact, asset_id, project_id })) });
+    return reply(200, { events: events.sort((a, b) => a.ts - b.ts) });
   },
 });
 

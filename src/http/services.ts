@@ -12,6 +12,7 @@ import type { Storage } from '../media/storage.ts';
 import type { OperatorStore } from '../operator/accounts.ts';
 import { createRateLimit, type RateLimit } from '../quota/rate-limit.ts';
 import type { Store } from '../store/client.ts';
+import type { Webhooks } from '../webhooks/webhooks.ts';
 import type { AssetRequests } from './asset-requests.ts';
 
 /** The logger handed in; pino fits. One line per finished request. */
@@ -66,6 +67,7 @@ export type Services = Access & {
     | 'idempotency'
     | 'usage'
     | 'deepCrawls'
+    | 'deliveries'
   > &
     OperatorStore;
   storage: Storage;
@@ -73,6 +75,8 @@ export type Services = Access & {
   assets: AssetRequests;
   /** Brand detection and deep crawls: see src/brand/crawls.ts. */
   crawls: Crawls;
+  /** Webhooks: see src/webhooks/webhooks.ts. */
+  webhooks: Webhooks;
   /** Judges a source's address by its text alone: see src/outbound. */
   judgeUrl(text: string): { ok: true } | { ok: false; reason: string };
   /** Storage key of a source that was uploaded here; undefined for an address outside. */

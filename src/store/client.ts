@@ -25,6 +25,7 @@ import { createAuditStore } from './audit.ts';
 import { createCrawlQuotaStore } from './crawl-quota.ts';
 import { createCrawlStore } from './crawls.ts';
 import { createDeepCrawlStore } from './deep-crawls.ts';
+import { createDeliveryStore } from './deliveries.ts';
 import { createErasedAccounts } from './erased-accounts.ts';
 import { createIdempotencyStore } from './idempotency.ts';
 import { createIdentityStore } from './identities.ts';
@@ -42,6 +43,7 @@ import { createTokenStore } from './tokens.ts';
 import { createUploadStore } from './uploads.ts';
 import { createUsageStore } from './usage.ts';
 import { createUserStore } from './users.ts';
+import { createWebhookStore } from './webhooks.ts';
 
 export type StoreLog = {
   info(fields: object, message: string): void;
@@ -189,6 +191,8 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     crawls: createCrawlStore(db),
     deepCrawls: createDeepCrawlStore(db, client),
     partitions: createPartitionStore(db),
+    webhooks: createWebhookStore(db),
+    deliveries: createDeliveryStore(db),
     secrets: createSecretStore(db, box),
     accounts: createAccountStore(client, { users, projects, sessions, tokens, mailTokens, outbox }),
     erasedAccounts: createErasedAccounts(db, client, projects),

@@ -8,6 +8,7 @@ import type { BrandConfig } from '../../schemas/project.ts';
 import { isDuplicate } from './actors.ts';
 import { createFormerProjects } from './former-projects.ts';
 import { Secret, type SecretBox, type SecretOwner } from './sealed.ts';
+import { endWebhooks } from './webhooks.ts';
 
 /** Times are unix ms. */
 export type ProjectRecord = {
@@ -191,6 +192,7 @@ export function createProjectStore(db: Db, client: MongoClient, box: SecretBox) 
         const before = await projects.findOneAndDelete({ _id: id, userId }, { session });
         if (!before) return undefined;
         await former.add([id], userId, session);
+        await endWebhooks(db, id, session);
         const heir = before.isDefault ? await oldest(userId, id, session) : null;
         if (heir) await makeDefault(userId, heir._id, session);
         return toRecord(before);
