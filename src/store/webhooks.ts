@@ -6,6 +6,7 @@
 import type { ClientSession, Collection, Db, Document } from 'mongodb';
 import type { WebhookEvent } from '../../schemas/events.ts';
 import { webhook as limits } from '../../schemas/limits.ts';
+import { isDuplicate } from './actors.ts';
 
 /** Times are unix ms. */
 export type WebhookRecord = {
@@ -65,7 +66,12 @@ export function createWebhookStore(db: Db, { seal, open }: SecretSeal = asIs) {
   const change = async (project: string, set: Document): Promise<WebhookRecord> => {
     const update = [{ $set: { ...whereMissing(fresh), ...set, revision: increased('revision') } }];
     const options = { upsert: true, returnDocument: 'after', ...durable } as const;
-    const after = await webhooks.findOneAndUpdate({ _id: project, isEnded: { $ne: true } }, update, options);
+    const filter = { _id: project, isEnded: { $ne: true } };
+    const after = await webhooks.findOneAndUpdate(filter, update, options).catch((cause: unknown) => {
+      // Of two first saves at once the second finds what the first has made.
+      if (isDuplicate(cause)) return webhooks.findOneAndUpdate(filter, update, options);
+      throw cause;
+    });
     if (!after) throw new Error(`the webhook configuration of ${project} was not stored`);
     return toRecord(after);
   };
