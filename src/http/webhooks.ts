@@ -179,7 +179,7 @@ function toConfig(webhook: WebhookRecord | undefined): WebhookConfig {
     webhook_url: webhook?.url ?? null,
     webhook_events: webhook?.events ?? ['asset.completed', 'asset.failed'],
     webhooks_enabled: webhook?.isEnabled ?? false,
-    webhook_secret_preview: webhook?.secret ? secretPreview(webhook.secret) : null,
+    webhook_secret_preview: webhook?.secret ? secretPreview(webhook.secret.open()) : null,
   };
 }
 

@@ -191,7 +191,7 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     crawls: createCrawlStore(db),
     deepCrawls: createDeepCrawlStore(db, client),
     partitions: createPartitionStore(db),
-    webhooks: createWebhookStore(db),
+    webhooks: createWebhookStore(db, box),
     deliveries: createDeliveryStore(db),
     secrets: createSecretStore(db, box),
     accounts: createAccountStore(client, { users, projects, sessions, tokens, mailTokens, outbox }),

@@ -6,7 +6,7 @@
  */
 import type { Collection, Db } from 'mongodb';
 import { isDuplicate } from './actors.ts';
-import { type SecretBox, SecretError, type SecretOwner, type SecretPurpose } from './sealed.ts';
+import { keyIdOf, type SecretBox, SecretError, type SecretOwner, type SecretPurpose } from './sealed.ts';
 
 /** `keyId` null: not sealed yet. */
 export type SealedCount = { purpose: SecretPurpose; keyId: string | null; values: number };
@@ -21,11 +21,22 @@ export type Rotation = {
   left: number;
 };
 
-type SealedField = { collection: string; field: string; purpose: SecretPurpose };
+type SealedField = {
+  collection: string;
+  /** `list.field` for one of each record in the array `list`. */
+  field: string;
+  list?: string;
+  purpose: SecretPurpose;
+};
 
-/** Every field that holds a secret; it belongs to its document's id. */
+/**
+ * Every field that holds a secret; it belongs to its document's id. Where one moves into a list, the list comes
+ * after it: what has moved meanwhile is found there.
+ */
 const sealedFields: readonly SealedField[] = [
   { collection: 'projects', field: 'signingSecret', purpose: 'signing secret' },
+  { collection: 'webhooks', field: 'secret', purpose: 'webhook secret' },
+  { collection: 'webhooks', field: 'previous.secret', list: 'previous', purpose: 'webhook secret' },
 ];
 
 type Sample = { keyId: string; sealed: string; ts: number };
@@ -43,11 +54,12 @@ export function createSecretStore(db: Db, box: SecretBox) {
   const keys: Collection<KeysDocument> = db.collection('secrets');
   const [sealingId] = box.keyIds;
 
-  const count = async ({ collection, field, purpose }: SealedField): Promise<SealedCount[]> => {
+  const count = async ({ collection, field, list, purpose }: SealedField): Promise<SealedCount[]> => {
     const keyId = { $cond: [{ $regexMatch: { input: `$${field}`, regex: /^v1\./ } }, idIn(field), null] };
     const groups = await db
       .collection<Owned>(collection)
       .aggregate<{ _id: string | null; values: number }>([
+        ...(list === undefined ? [] : [{ $unwind: `$${list}` }]),
         { $match: { [field]: { $type: 'string' } } },
         { $group: { _id: keyId, values: { $sum: 1 } } },
         { $sort: { _id: 1 } },
@@ -56,7 +68,15 @@ export function createSecretStore(db: Db, box: SecretBox) {
     return groups.map(({ _id, values }) => ({ purpose, keyId: _id, values }));
   };
 
-  const countAll = async (): Promise<SealedCount[]> => (await Promise.all(sealedFields.map(count))).flat();
+  /** One count for each purpose and key. */
+  const countAll = async (): Promise<SealedCount[]> => {
+    const sums = new Map<string, SealedCount>();
+    for (const one of (await Promise.all(sealedFields.map(count))).flat()) {
+      const name = `${one.purpose} ${one.keyId}`;
+      sums.set(name, { ...one, values: one.values + (sums.get(name)?.values ?? 0) });
+    }
+    return [...sums.values()];
+  };
 
   /** Records the key that seals, unless somebody has recorded one since they were counted. */
   const addSample = async (counted: number, ts: number): Promise<void> => {
@@ -74,19 +94,25 @@ export function createSecretStore(db: Db, box: SecretBox) {
 
   /** A value that somebody has changed meanwhile is theirs: it is sealed with their first key. */
   const rotateField = async (sealed: SealedField, rotation: Rotation): Promise<void> => {
-    const { collection, field } = sealed;
+    const { collection, field, list } = sealed;
     const documents = db.collection<Owned>(collection);
     const other = { $type: 'string', $not: new RegExp(`^v1\\.${sealingId}\\.`) } as const;
+    const isOther =
+      list === undefined ? { [field]: other } : { [list]: { $elemMatch: { [lastOf(field)]: other } } };
     for (let after = ''; ; ) {
       const found = await documents
-        .find({ _id: { $gt: after }, [field]: other }, { projection: { [field]: 1 } })
+        .find({ _id: { $gt: after }, ...isOther }, { projection: { [field]: 1 } })
         .sort({ _id: 1 })
         .limit(batchSize)
         .toArray();
       const last = found.at(-1);
       if (!last) return;
       after = last._id;
-      const writes = found.flatMap((document) => reseal(box, document, sealed, rotation));
+      const writes = found.flatMap((document) =>
+        valuesOf(document, sealed)
+          .filter((stored) => keyIdOf(stored) !== sealingId)
+          .flatMap((stored) => reseal(box, document._id, stored, sealed, rotation)),
+      );
       if (writes.length === 0) continue;
       const { modifiedCount } = await documents.bulkWrite(writes, { ordered: false, ...durable });
       rotation.resealed += modifiedCount;
@@ -142,13 +168,28 @@ function checkSample(box: SecretBox, { keyId, sealed }: Sample): void {
   box.open(sealed, sampleOwner);
 }
 
-function reseal(box: SecretBox, document: Owned, { field, purpose }: SealedField, rotation: Rotation) {
-  const { _id } = document;
-  const stored = String(document[field]);
+/** Name of a field without its list. */
+const lastOf = (field: string) => field.slice(field.indexOf('.') + 1);
+
+function valuesOf(document: Owned, { field, list }: SealedField): string[] {
+  if (list === undefined) return [String(document[field])];
+  const records = document[list] as Record<string, unknown>[];
+  return records.map((record) => String(record[lastOf(field)]));
+}
+
+function reseal(
+  box: SecretBox,
+  _id: string,
+  stored: string,
+  { field, list, purpose }: SealedField,
+  rotation: Rotation,
+) {
   const owner = { purpose, id: _id };
   try {
     const sealed = box.seal(box.open(stored, owner), owner);
-    return [{ updateOne: { filter: { _id, [field]: stored }, update: { $set: { [field]: sealed } } } }];
+    // In a list it is the record that the filter has found.
+    const place = list === undefined ? field : `${list}.$.${lastOf(field)}`;
+    return [{ updateOne: { filter: { _id, [field]: stored }, update: { $set: { [place]: sealed } } } }];
   } catch (cause) {
     if (!(cause instanceof SecretError)) throw cause;
     rotation.failed += 1;

@@ -1,12 +1,14 @@
 /**
  * Webhook configurations, one per project: where to send what, and the secrets that sign it.
  *
- * Secrets pass through `seal` on their way into the store and through `open` on their way out, in this file alone.
+ * Secrets are sealed on their way into the store, and opened when something is signed with them or their owner looks
+ * at them: one that cannot be opened holds up nobody else's deliveries.
  */
 import type { ClientSession, Collection, Db, Document } from 'mongodb';
 import type { WebhookEvent } from '../../schemas/events.ts';
 import { webhook as limits } from '../../schemas/limits.ts';
 import { isDuplicate } from './actors.ts';
+import { Secret, type SecretBox, type SecretOwner } from './sealed.ts';
 
 /** Times are unix ms. */
 export type WebhookRecord = {
@@ -18,9 +20,9 @@ export type WebhookRecord = {
   /** Since when it is enabled without a break. */
   enabledTs: number;
   /** null before the first save with a URL, or the first rotation. */
-  secret: string | null;
+  secret: Secret | null;
   /** Replaced ones that still sign, newest first. */
-  previous: { secret: string; untilTs: number }[];
+  previous: { secret: Secret; untilTs: number }[];
   /** Raised by every change. */
   revision: number;
 };
@@ -31,14 +33,11 @@ export type WebhookChange = Pick<WebhookRecord, 'url' | 'events' | 'isEnabled'>;
 /** What waiting deliveries are still to be told: that their address has changed, or that they are to end. */
 export type Settling = 'forward' | 'disabled' | 'no_url';
 
-/** How a secret is kept. Both get the id of its project, so that it cannot be moved to another one. */
-export type SecretSeal = {
-  seal(secret: string, project: string): string;
-  open(sealed: string, project: string): string;
-};
-
-type WebhookDocument = Omit<WebhookRecord, 'project'> & {
+type WebhookDocument = Omit<WebhookRecord, 'project' | 'secret' | 'previous'> & {
   _id: string;
+  /** Sealed, like those it has replaced. */
+  secret: string | null;
+  previous: { secret: string; untilTs: number }[];
   /** The URL whose first delivered test has enabled webhooks: a later test of it enables nothing. */
   testedUrl: string | null;
   settling: Settling | null;
@@ -50,16 +49,25 @@ export type WebhookStore = ReturnType<typeof createWebhookStore>;
 
 const durable = { writeConcern: { w: 'majority', journal: true } } as const;
 const maxPrevious = 4;
-const asIs: SecretSeal = { seal: (secret) => secret, open: (sealed) => sealed };
+const ownerOf = (project: string): SecretOwner => ({ purpose: 'webhook secret', id: project });
 
-export function createWebhookStore(db: Db, { seal, open }: SecretSeal = asIs) {
+export function createWebhookStore(db: Db, box: SecretBox) {
   const webhooks: Collection<WebhookDocument> = db.collection('webhooks');
 
-  const toRecord = ({ _id, testedUrl: _, settling: __, isEnded: ___, ...rest }: WebhookDocument) => ({
+  const toRecord = ({
+    _id,
+    testedUrl: _,
+    settling: __,
+    isEnded: ___,
+    ...rest
+  }: WebhookDocument): WebhookRecord => ({
     ...rest,
     project: _id,
-    secret: rest.secret === null ? null : open(rest.secret, _id),
-    previous: rest.previous.map(({ secret, untilTs }) => ({ secret: open(secret, _id), untilTs })),
+    secret: rest.secret === null ? null : new Secret(box, rest.secret, ownerOf(_id)),
+    previous: rest.previous.map(({ secret, untilTs }) => ({
+      secret: new Secret(box, secret, ownerOf(_id)),
+      untilTs,
+    })),
   });
 
   /** Fields of a record that is not there yet keep what `fresh` says. */
@@ -103,7 +111,7 @@ export function createWebhookStore(db: Db, { seal, open }: SecretSeal = asIs) {
       now: number,
     ): Promise<WebhookRecord> {
       const isSameUrl = { $eq: ['$url', { $literal: url }] };
-      const sealed = seal(newSecret, project);
+      const sealed = box.seal(newSecret, ownerOf(project));
       return change(project, {
         url: { $literal: url },
         events: { $literal: events },
@@ -126,7 +134,7 @@ export function createWebhookStore(db: Db, { seal, open }: SecretSeal = asIs) {
         $cond: [{ $eq: [{ $ifNull: ['$secret', null] }, null] }, [], [{ secret: '$secret', untilTs }]],
       };
       return change(project, {
-        secret: { $literal: seal(newSecret, project) },
+        secret: { $literal: box.seal(newSecret, ownerOf(project)) },
         previous: { $slice: [{ $concatArrays: [replaced, valid] }, maxPrevious] },
       });
     },

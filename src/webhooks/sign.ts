@@ -1,6 +1,7 @@
 /** Signatures of webhooks by the Standard Webhooks scheme (specification 5.8 to 5.10). */
 import { createHmac, randomBytes } from 'node:crypto';
 import { webhook as limits } from '../../schemas/limits.ts';
+import type { WebhookRecord } from '../store/webhooks.ts';
 
 const prefix = 'whsec_';
 
@@ -16,11 +17,11 @@ export function secretPreview(secret: string): string {
 
 /** Secrets that sign at a time (unix ms), newest first: a replaced one does for 24 hours more. */
 export function secretsAt(
-  { secret, previous }: { secret: string | null; previous: { secret: string; untilTs: number }[] },
+  { secret, previous }: Pick<WebhookRecord, 'secret' | 'previous'>,
   now: number,
 ): string[] {
-  const replaced = previous.filter(({ untilTs }) => untilTs > now).map((one) => one.secret);
-  return secret === null ? replaced : [secret, ...replaced];
+  const replaced = previous.filter(({ untilTs }) => untilTs > now).map((one) => one.secret.open());
+  return secret === null ? replaced : [secret.open(), ...replaced];
 }
 
 /**

@@ -47,7 +47,7 @@ export function createWebhooks(ports: WebhooksPorts) {
     await announce(project, { isNewUrl: before?.url !== webhook.url });
     // Not waited for: a hundred thousand may have to be told. What is not told now the scheduler tells.
     settle().catch(ports.onError);
-    return { webhook, madeSecret: webhook.secret === secret ? secret : undefined };
+    return { webhook, madeSecret: webhook.secret?.open() === secret ? secret : undefined };
   };
 
   const command = (project: string, id: string, body: DeliveryCommand, unique: string) => ({

@@ -19,8 +19,10 @@ function database(t: Test) {
   const db = client.db(name);
   t.teardown(() => db.dropDatabase());
   const projects = db.collection<{ _id: string; signingSecret: string }>('projects');
+  const webhooks = db.collection<{ _id: string; secret: string; previous: { secret: string }[] }>('webhooks');
   return {
     projects,
+    webhooks,
     stored: async (id: string) => (await projects.findOne({ _id: id }))?.signingSecret ?? '',
     async open(...keys: string[]): Promise<Store> {
       const store = await openStore(mongodbUrl, name, { log, ...(keys[0] ? { box: boxOf(...keys) } : {}) });
@@ -35,6 +37,13 @@ const enable = (store: Store, id: string, signingSecret: string) =>
 const create = (store: Store, id: string) =>
   store.projects.create({ id, userId: 'usr_1', name: id, createdTs: 1 });
 const read = async (store: Store, id: string) => (await store.projects.find(id))?.signingSecret?.open();
+
+const hook = (store: Store, id: string, secret: string) =>
+  store.webhooks.save(id, { url: 'https://example.com/', events: [], isEnabled: true }, secret, 1);
+const secretsOf = async (store: Store, id: string) => {
+  const found = await store.webhooks.find(id);
+  return [found?.secret, ...(found?.previous ?? []).map(({ secret }) => secret)].map((one) => one?.open());
+};
 
 t.test('a signing secret is stored sealed, for its project alone', async (t) => {
   const { projects, stored, open } = database(t);
@@ -87,7 +96,68 @@ t.test('of processes with different keys that start on an empty database at once
   t.equal(new Set(passed).size, 1, `passed: ${passed}`);
 });
 
+t.test(
+  'webhook secrets, and those they have replaced, are stored sealed, for their project alone',
+  async (t) => {
+    const { webhooks, open } = database(t);
+    const store = await open(first);
+    t.equal((await hook(store, 'prj_1', 'whsec_one'))?.secret?.open(), 'whsec_one');
+    t.equal((await hook(store, 'prj_1', 'whsec_no'))?.secret?.open(), 'whsec_one', 'the first save made it');
+    for (const secret of ['whsec_two', 'whsec_three']) await store.webhooks.rotateSecret('prj_1', secret, 1);
+    const document = await webhooks.findOne({ _id: 'prj_1' });
+    const stored = [document?.secret, ...(document?.previous ?? []).map(({ secret }) => secret)];
+    t.equal(stored.length, 3);
+    for (const one of stored) t.match(one, new RegExp(`^v1\\.${idOf(first)}\\.`));
+    t.strictSame(await secretsOf(store, 'prj_1'), ['whsec_three', 'whsec_two', 'whsec_one']);
+    t.notMatch(JSON.stringify(await store.webhooks.find('prj_1')), /whsec/, 'and shown to nobody');
+
+    await hook(store, 'prj_2', 'whsec_other');
+    await webhooks.updateOne({ _id: 'prj_2' }, { $set: { secret: String(document?.secret) } });
+    await t.rejects(secretsOf(store, 'prj_2'), /cannot open the webhook secret of prj_2/);
+    const both = await store.webhooks.findMany(['prj_1', 'prj_2']);
+    t.equal(
+      both.get('prj_1')?.secret?.open(),
+      'whsec_three',
+      'what is sealed for others is not held up by it',
+    );
+  },
+);
+
 t.test('rotation', async (t) => {
+  t.test('seals webhook secrets again, those that were replaced too', async (t) => {
+    const { webhooks, open } = database(t);
+    const before = await open(first);
+    await before.secrets.checkKeys(1);
+    for (const id of ['prj_1', 'prj_2', 'prj_3']) {
+      await hook(before, id, 'whsec_one');
+      if (id === 'prj_3') continue;
+      for (const secret of ['whsec_two', 'whsec_three']) await before.webhooks.rotateSecret(id, secret, 1);
+    }
+    // One of them is older than the keys.
+    await webhooks.updateOne({ _id: 'prj_1' }, { $set: { 'previous.1.secret': 'whsec_one' } });
+    t.same(await before.secrets.countAll(), [
+      { purpose: 'webhook secret', keyId: idOf(first), values: 6 },
+      { purpose: 'webhook secret', keyId: null, values: 1 },
+    ]);
+    const during = await open(second, first);
+    await during.secrets.checkKeys(2);
+    // The new one in front of old ones.
+    await during.webhooks.rotateSecret('prj_2', 'whsec_four', 2);
+    t.strictSame(await during.secrets.rotate(), { resealed: 7, failed: 0, failedOwners: [], left: 0 });
+    t.same(await during.secrets.countAll(), [{ purpose: 'webhook secret', keyId: idOf(second), values: 8 }]);
+    const after = await open(second);
+    await after.secrets.checkKeys(3);
+    t.strictSame(await secretsOf(after, 'prj_1'), ['whsec_three', 'whsec_two', 'whsec_one']);
+    t.strictSame(await secretsOf(after, 'prj_2'), ['whsec_four', 'whsec_three', 'whsec_two', 'whsec_one']);
+    t.strictSame(await secretsOf(after, 'prj_3'), ['whsec_one']);
+    t.strictSame(await after.secrets.rotate(), { resealed: 0, failed: 0, failedOwners: [], left: 0 });
+
+    const sealedElsewhere = (await webhooks.findOne({ _id: 'prj_3' }))?.secret ?? '';
+    await webhooks.updateOne({ _id: 'prj_1' }, { $set: { 'previous.0.secret': sealedElsewhere } });
+    const next = await open(third, second);
+    t.match(await next.secrets.rotate(), { resealed: 7, failed: 1, failedOwners: ['prj_1'], left: 1 });
+  });
+
   t.test('seals everything with the first key, plain values too, and is safe to repeat', async (t) => {
     const { projects, stored, open } = database(t);
     const before = await open(first);
