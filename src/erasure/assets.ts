@@ -4,7 +4,7 @@
  *
  *   mark ─▶ ERASE to the machine, files, posters, upload, what resolved to it ─▶ caches forget
  *              │ again until the machine knows, and again after settleMs
- *              └ after keptMs: holds settled, facts purged, document removed
+ *              └ after keptMs: holds settled, facts purged, webhook deliveries and document removed
  *
  * What was under way when it was erased, a late answer or a second prepare, finds the document for as long as it
  * can come, and changes nothing: it is not inserted again, and files that came late are found by the last round.
@@ -18,7 +18,7 @@ import type { Store } from '../store/client.ts';
 import type { ErasedAsset, ErasureKeys } from '../store/erased-assets.ts';
 
 export type AssetErasurePorts = {
-  store: Pick<Store, 'projects' | 'quota' | 'uploads' | 'partitions'> & {
+  store: Pick<Store, 'projects' | 'quota' | 'uploads' | 'partitions' | 'deliveries'> & {
     assets: Pick<Store['assets'], 'erased'>;
   };
   storage: Pick<Storage, 'delete' | 'deletePrefix'>;
@@ -89,6 +89,8 @@ export function createAssetErasure(ports: AssetErasurePorts) {
     const owner = await store.projects.ownerOf(projectId);
     if (owner !== undefined) await store.quota.settleRuns(owner, id, run);
     await bus.purgeFacts(projectId, id);
+    // Not sooner: its owner may still be waiting for what happened before.
+    await store.deliveries.removeOf(projectId, id);
     await erased.remove(id);
     log.info({ asset: id, ms: now() - erasure.ts }, 'asset erased');
   };

@@ -21,7 +21,16 @@ export type Eraser = {
 export type EraserPorts = {
   store: Pick<
     Store,
-    'sessions' | 'tokens' | 'mailTokens' | 'outbox' | 'identities' | 'usage' | 'uploads' | 'assets'
+    | 'sessions'
+    | 'tokens'
+    | 'mailTokens'
+    | 'outbox'
+    | 'identities'
+    | 'usage'
+    | 'uploads'
+    | 'assets'
+    | 'webhooks'
+    | 'deliveries'
   >;
   storage: Pick<Storage, 'delete' | 'deletePrefix'>;
   now(): number;
@@ -43,6 +52,9 @@ export function createErasers({ store, storage, now }: EraserPorts): Eraser[] {
     // Each is then erased as if its owner had asked for it: see assets.ts.
     { name: 'assets', ofProjects: (ids) => erased.markAll(ids, now()) },
     { name: 'remembered requests', ofProjects: erased.unresolveAll },
+    // First the configurations: without one no delivery begins, and none is sent.
+    { name: 'webhook configurations', ofProjects: store.webhooks.removeAllOf },
+    { name: 'webhook deliveries', ofProjects: store.deliveries.removeAllOf },
     {
       name: 'posters',
       async ofProjects(ids) {

@@ -131,6 +131,11 @@ export function createDeliveryStore(db: Db) {
       return found.map(({ _id }) => _id);
     },
 
+    /** For the erasure of an asset. Safe to repeat. */
+    async removeOf(project: string, assetId: string): Promise<void> {
+      await documents.deleteMany({ project, 'index.assetId': assetId }, durable);
+    },
+
     /** For the erasure of an account: everything about these projects' deliveries goes. */
     async removeAllOf(projects: string[]): Promise<void> {
       await documents.deleteMany({ project: { $in: projects } }, durable);

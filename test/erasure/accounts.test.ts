@@ -5,7 +5,7 @@ import { systemClock } from '../../src/actors/clock.ts';
 import type { AssetView } from '../../src/http/asset-requests.ts';
 import { posterKey } from '../../src/media/poster-key.ts';
 import type { ProjectRecord } from '../../src/store/projects.ts';
-import { type Account, dyingAfter, putFiles, startErasureWorld } from '../fixtures/erasure.ts';
+import { type Account, dyingAfter, putDelivery, putFiles, startErasureWorld } from '../fixtures/erasure.ts';
 import { password } from '../fixtures/http.ts';
 
 const world = await startErasureWorld(t);
@@ -70,12 +70,23 @@ async function fullAccount(name: string): Promise<Full> {
   const [ready, , , inDeleted] = assets;
   if (ready) await world.finish(ready);
   if (inDeleted) await putFiles(storage, inDeleted.id);
+  for (const asset of assets) await putDelivery(store, asset);
   for (const one of [project, second]) {
     const poster = posterKey(one.id, 'https://example.com/never-made.png');
     await storage.put(poster, Buffer.from('x'), { contentType: 'image/jpeg', signal });
+    const webhook = { url: `https://example.com/${name}`, events: [], isEnabled: true };
+    await store.webhooks.save(one.id, webhook, 'whsec_c2VjcmV0', Date.now());
   }
   await front.call('DELETE', `/api/projects/${second.id}`, { cookie });
-  const words = [userId, email, project.id, second.id, `upl_${name}`, ...assets.map((asset) => asset.id)];
+  const words = [
+    userId,
+    email,
+    project.id,
+    second.id,
+    `upl_${name}`,
+    `https://example.com/${name}`,
+    ...assets.map((asset) => asset.id),
+  ];
   return { ...account, projects: [project, second], assets, words };
 }
 
@@ -187,6 +198,8 @@ t.test('what requests under way leave behind is found, too', async (t) => {
   });
   await putUpload(userId, 'upl_slowlyagain', true);
   await store.assets.resolve('latewish', 'ast_latewish', project.id);
+  await store.webhooks.rotateSecret(project.id, 'whsec_bGF0ZQ==', Date.now());
+  await putDelivery(store, { id: 'ast_latewish', projectId: project.id });
   await untilErased(account);
   for (const ms of [limits.passMs, limits.settleMs, limits.keptMs]) await world.roundAt(ms + 1_000);
   await world.roundAt(limits.keptMs + 2 * limits.passMs);

@@ -7,7 +7,7 @@ import { systemClock } from '../../src/actors/clock.ts';
 import type { AssetView } from '../../src/http/asset-requests.ts';
 import { posterKey } from '../../src/media/poster-key.ts';
 import { messageOf } from '../fixtures/asset-messages.ts';
-import { type Account, dyingAfter, putFiles, startErasureWorld } from '../fixtures/erasure.ts';
+import { type Account, dyingAfter, putDelivery, putFiles, startErasureWorld } from '../fixtures/erasure.ts';
 
 const world = await startErasureWorld(t);
 const { front, store, storage, requests } = world;
@@ -45,6 +45,7 @@ for (const state of ['pending', 'ready', 'failed', 'cancelled']) {
     const other = await world.prepare(project);
     const asset = await assetIn(state, account);
     const poster = posterKey(project.id, asset.src);
+    for (const one of [asset, other]) await putDelivery(store, one);
     await storage.put(poster, Buffer.from('x'), { contentType: 'image/jpeg', signal });
 
     t.equal(await erase(asset.id, account), 200);
@@ -76,7 +77,9 @@ for (const state of ['pending', 'ready', 'failed', 'cancelled']) {
     await toTheEnd(asset.id);
     await sweepHolds(2 * limits.keptMs);
     t.equal(await usedBy(account), 2, 'the quota is not given back');
-    t.notMatch(await world.dump(), asset.id);
+    const left = await world.dump();
+    t.notMatch(left, asset.id);
+    t.match(left, `dlv_${other.id}`, 'deliveries of others stay');
     const facts: { event: string }[] = [];
     for await (const fact of world.bus.replayFacts(project.id, asset.id, 0)) facts.push(fact as never);
     t.strictSame(facts, [], 'its events are gone, too');
