@@ -65,6 +65,7 @@ export const apiErrors = {
   malformed_proxy_url: { status: 400, texts: ['malformed proxy URL:'] },
   source_refused: { status: 400, texts: ['src:'] },
   signing_not_enabled: { status: 400, texts: ['signing is not enabled'] },
+  no_webhook_url: { status: 400, texts: ['no webhook_url is configured'] },
   overage_needs_paid_plan: { status: 400, texts: ['overage needs a paid plan'] },
   authentication_required: { status: 401 },
   invalid_credentials: { status: 401, texts: ['invalid credentials'] },

@@ -45,6 +45,12 @@ export const apiErrorTexts: Record<ApiErrorCode, ErrorText> = {
     what: 'Save the proxy configuration with `enable_signing: true`; the answer holds the secret.',
     again: notAgain,
   },
+  no_webhook_url: {
+    means: 'There is no endpoint to send to.',
+    why: ['The project has no `webhook_url`: it was never saved, or was set to null.'],
+    what: 'Save a `webhook_url`, then send the test or the delivery again.',
+    again: notAgain,
+  },
   overage_needs_paid_plan: {
     means: 'Overage cannot be enabled on the free plan.',
     why: ['`overage_enabled: true` was sent for a project whose owner is on the free plan.'],
