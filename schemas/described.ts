@@ -387,6 +387,11 @@ add(
 
 add(events.EventName, 'EventName', 'The closed set of events.');
 add(events.Stage, 'Stage', 'Stages of the pipeline.');
+add(
+  events.DeliveryFailure,
+  'DeliveryFailure',
+  'Why an attempt failed; `status` is an answer that is no 2xx or 3xx.',
+);
 add(events.WebhookEvent, 'WebhookEvent', 'Types that a webhook can be subscribed to.');
 add(
   events.AssetEvent,
@@ -413,6 +418,7 @@ add(
     event_id: 'Its webhook-id; on webhook events.',
     event_type: 'What was delivered; on webhook events.',
     response_code: 'What the endpoint answered; on webhook events.',
+    failure: 'Why the attempt failed; on webhook events.',
   },
   {
     event: 'ready',
@@ -461,7 +467,7 @@ const deliveryFields = {
   attempt: 'The attempt being made or last made.',
   status: 'Where the delivery is.',
   response_code: 'What the endpoint last answered.',
-  next_attempt_ts: 'When it is tried again, unix ms.',
+  next_attempt_ts: 'When it is tried again, unix ms; while `retrying`.',
   created_at: 'Unix ms.',
   delivered_at: 'Unix ms.',
 };
@@ -478,24 +484,46 @@ const delivery = {
   delivered_at: createdTs + 210,
 };
 
+const webhookFields = {
+  webhook_url: 'The endpoint; null: none.',
+  webhook_events: 'Types it is sent.',
+  webhooks_enabled: 'Whether events are sent. Tests always are: the first that arrives turns this on.',
+};
+const webhook = {
+  webhook_url: 'https://example.com/hooks',
+  webhook_events: ['asset.completed', 'asset.failed'],
+  webhooks_enabled: true,
+};
+const configFields = {
+  ...webhookFields,
+  webhook_secret_preview: 'First characters of the secret; null before there is one.',
+};
+const config = { ...webhook, webhook_secret_preview: 'whsec_k3Lm9Q…' };
+const secret = 'whsec_k3Lm9QvT0c2Vb7xRZnW5hJ8yUeI1oP4aSdFgHjKlXzA=';
+
+add(webhooks.WebhookConfig, 'WebhookConfig', 'Where webhooks go, and which.', configFields, config);
 add(
-  webhooks.WebhookConfig,
-  'WebhookConfig',
-  'Where webhooks go, and which.',
-  {
-    webhook_url: 'The endpoint; null: none.',
-    webhook_events: 'Types it is sent.',
-    webhooks_enabled: 'Whether anything is sent.',
-    webhook_secret_preview: 'First characters of the secret; null before there is one.',
-  },
-  {
-    webhook_url: 'https://example.com/hooks',
-    webhook_events: ['asset.completed', 'asset.failed'],
-    webhooks_enabled: true,
-    webhook_secret_preview: 'whsec_k3Lm9Q…',
-  },
+  webhooks.WebhookConfigRequest,
+  'WebhookConfigRequest',
+  'Where webhooks shall go, and which.',
+  webhookFields,
+  webhook,
 );
-add(webhooks.DeliveryStatus, 'DeliveryStatus', 'Where a delivery is.');
+add(
+  webhooks.WebhookConfigSaved,
+  'WebhookConfigSaved',
+  'The configuration as it is now.',
+  { ...configFields, webhook_secret: 'The secret; only in the answer to the save that made it.' },
+  config,
+);
+add(
+  webhooks.WebhookSecret,
+  'WebhookSecret',
+  'A new secret. The one before signs beside it for 24 hours.',
+  { webhook_secret: 'The secret. It is not shown again.' },
+  { webhook_secret: secret },
+);
+add(webhooks.DeliveryStatus, 'DeliveryStatus', 'Where a delivery is; `pending`: due now, or being sent.');
 add(webhooks.Delivery, 'Delivery', 'A webhook on its way, or there.', deliveryFields, delivery);
 add(webhooks.DeliveryDetail, 'DeliveryDetail', 'A delivery with what was sent and answered.', {
   ...deliveryFields,
@@ -503,7 +531,28 @@ add(webhooks.DeliveryDetail, 'DeliveryDetail', 'A delivery with what was sent an
   payload_json: 'The body that is sent.',
   failure: 'Why the last attempt failed.',
 });
-add(webhooks.DeliveryList, 'DeliveryList', 'The last deliveries.', { deliveries: 'Newest first.' });
+add(webhooks.DeliveryList, 'DeliveryList', 'A page of deliveries.', {
+  deliveries: 'Newest first.',
+  next_cursor: '`cursor` of the next page; null on the last.',
+});
+add(
+  webhooks.RedeliverRequest,
+  'RedeliverRequest',
+  'Which dead deliveries are sent again.',
+  { since: 'Those made at this time or after it, unix ms.' },
+  { since: createdTs },
+);
+add(
+  webhooks.RedeliverResponse,
+  'RedeliverResponse',
+  'They are on their way again.',
+  {
+    ok: 'Always true.',
+    redelivered: 'How many.',
+    has_more: 'More are dead than one request sends again: the same request takes the next.',
+  },
+  { ok: true, redelivered: 12, has_more: false },
+);
 add(
   crawl.CrawlRequest,
   'CrawlRequest',

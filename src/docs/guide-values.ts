@@ -4,6 +4,7 @@ import { type Plan, PlanName, plans } from '../../schemas/plans.ts';
 
 const megabyte = 1024 * 1024;
 const minuteMs = 60_000;
+const hourMs = 60 * minuteMs;
 
 const values = {
   sourceMb: source.maxBytes / megabyte,
@@ -32,6 +33,8 @@ const values = {
   webhookAttempts: webhook.maxAttempts,
   webhookToleranceMinutes: webhook.toleranceMs / minuteMs,
   webhookListed: webhook.maxListed,
+  webhookKeptDays: webhook.keptDays,
+  webhookRotationHours: webhook.rotationMs / hourMs,
   requestIdMin: http.requestIdMinChars,
   requestIdMax: http.requestIdMaxChars,
   plans: planTable(),
