@@ -16,6 +16,7 @@ import { startServer } from '../../src/http/server.ts';
 import type { MailTokenPurpose } from '../../src/store/mail-tokens.ts';
 import { startFront } from '../fixtures/http.ts';
 import { productRoutes } from '../fixtures/product.ts';
+import { startReceiver } from '../fixtures/receiver.ts';
 import { serveSources, startTestService, type TestUser } from '../fixtures/service.ts';
 
 type Sent = {
@@ -120,6 +121,22 @@ const exhaustedKey = (
   )
 ).body.project.proxy_key;
 
+/** A user with an endpoint and a delivery to it. */
+const receiver = await startReceiver(t);
+const webhook = { webhook_url: receiver.url, webhook_events: ['asset.failed'], webhooks_enabled: true };
+async function withDelivery() {
+  const who = await service.signUp();
+  const path = `/api/projects/${who.projectId}/webhooks`;
+  await who.call('PUT', path, webhook);
+  await who.call('POST', `${path}/test`);
+  for (;;) {
+    const { body } = await who.call<{ deliveries: { id: string }[] }>('GET', `${path}/deliveries`);
+    const [sent] = body.deliveries;
+    if (sent) return { who, path, delivery: `${path}/deliveries/${sent.id}` };
+  }
+}
+const hooked = await withDelivery();
+
 // ── Specific ways ───────────────────────────────────────────────────────────────────────────────
 
 const get = (path: string, sent: Sent = {}) => ask(service.base, path, sent);
@@ -178,6 +195,10 @@ async function visits(path: string): Promise<Got> {
   for (let n = 0; n < oauthLimits.perAddress; n += 1) await get(path, { headers: behindProxy });
   return get(path, { headers: behindProxy });
 }
+const hooks = (rest: string, sent: Sent = {}) => get(`${hooked.path}${rest}`, as(hooked.who, sent));
+/** Of a project that has no endpoint. */
+const withoutUrl = (rest: string, body?: object) =>
+  mine(`/api/projects/${user.projectId}/webhooks${rest}`, { method: 'POST', ...(body && { body }) });
 const behindProxy = { 'x-forwarded-for': '203.0.113.9' };
 
 /** `method path` and status of the document to how it comes about. */
@@ -388,6 +409,37 @@ const own: Record<string, Record<number, Way>> = {
   'post /api/projects/deep-crawl': { 200: () => crawl('/api/projects/deep-crawl', site) },
   'post /api/projects/{projectId}/deep-crawl': {
     200: () => crawl(`/api/projects/${user.projectId}/deep-crawl`, site),
+  },
+  'get /api/projects/{projectId}/webhooks': { 200: () => hooks('') },
+  'put /api/projects/{projectId}/webhooks': {
+    200: () => hooks('', { method: 'PUT', body: webhook }),
+    400: () => hooks('', { method: 'PUT', body: { ...webhook, webhook_url: 'http://169.254.169.254/' } }),
+  },
+  'post /api/projects/{projectId}/webhooks/rotate-secret': {
+    200: () => hooks('/rotate-secret', { method: 'POST' }),
+  },
+  'post /api/projects/{projectId}/webhooks/test': {
+    200: () => hooks('/test', { method: 'POST' }),
+    400: () => withoutUrl('/test'),
+  },
+  'get /api/projects/{projectId}/webhooks/deliveries': {
+    200: () => hooks('/deliveries'),
+    400: () => hooks('/deliveries?cursor=none'),
+  },
+  'get /api/projects/{projectId}/webhooks/deliveries/{deliveryId}': {
+    200: () => get(hooked.delivery, as(hooked.who)),
+  },
+  'post /api/projects/{projectId}/webhooks/deliveries/{deliveryId}/redeliver': {
+    200: () => get(`${hooked.delivery}/redeliver`, as(hooked.who, { method: 'POST' })),
+    400: async () => {
+      const { who, path, delivery } = await withDelivery();
+      await who.call('PUT', path, { ...webhook, webhook_url: null, webhooks_enabled: false });
+      return get(`${delivery}/redeliver`, as(who, { method: 'POST' }));
+    },
+  },
+  'post /api/projects/{projectId}/webhooks/deliveries/redeliver': {
+    200: () => hooks('/deliveries/redeliver', { method: 'POST', body: { since: 0 } }),
+    400: () => withoutUrl('/deliveries/redeliver', { since: 0 }),
   },
   'get /api/operator/users': { 200: () => asBoss('users') },
   'get /api/operator/users/{id}': { 200: () => asBoss(`users/${user.userId}`) },
