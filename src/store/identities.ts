@@ -10,8 +10,6 @@ export type IdentityRecord = {
   createdTs: number;
 };
 
-export type IdentityStore = ReturnType<typeof createIdentityStore>;
-
 type IdentityDocument = IdentityRecord & { _id: string };
 
 const durable = { writeConcern: { w: 'majority', journal: true } } as const;
