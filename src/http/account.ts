@@ -14,9 +14,10 @@ import {
 import { hashOf } from '../auth/secret.ts';
 import { isTaken } from '../store/client.ts';
 import type { UserRecord } from '../store/users.ts';
+import { rateLimited } from './rate-policy.ts';
 import { type AnyRoute, reply, route } from './route.ts';
 import type { Services } from './services.ts';
-import { emailTaken, tooMany } from './user.ts';
+import { emailTaken } from './user.ts';
 
 const updateUser = route({
   method: 'put',
@@ -156,7 +157,7 @@ const changeEmail = route({
     const refusal = await confirmPassword(user, body.current, services);
     if (refusal) return refusal;
     const { retryAfterMs } = await throttle.changeEmail(userId);
-    if (retryAfterMs > 0) return tooMany(retryAfterMs);
+    if (retryAfterMs > 0) return rateLimited({ waitMs: retryAfterMs });
     const { email: fromEmail, epoch } = user;
     const { email } = body;
     if (email === fromEmail) {
@@ -237,7 +238,7 @@ export async function confirmPassword(
     return reply(400, { error: 'invalid request: current: the present password is needed', issues });
   }
   const attempt = await throttle.confirm(id);
-  if (attempt.retryAfterMs > 0) return tooMany(attempt.retryAfterMs);
+  if (attempt.retryAfterMs > 0) return rateLimited({ waitMs: attempt.retryAfterMs });
   const fits = await passwords.verify(passwordHash, current).catch(async (cause) => {
     // Too busy to look: that says nothing about the password.
     await attempt.takeBack();

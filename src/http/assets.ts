@@ -17,6 +17,7 @@ import { asset as limits, perMinute } from '../../schemas/limits.ts';
 import { OkResponse } from '../../schemas/user.ts';
 import type { ProjectRecord } from '../store/projects.ts';
 import type { AssetView, Refusal } from './asset-requests.ts';
+import { badCursor, pageOf, parseCursor } from './cursor.ts';
 import { type AnyRoute, reply, route } from './route.ts';
 import type { Services } from './services.ts';
 
@@ -139,19 +140,18 @@ const list = route({
   async handle({ userId, query }, services) {
     const projects = await projectsOf(userId, query.project_id, services);
     if (!projects) return reply(404, notFound);
-    const after = query.cursor === undefined ? undefined : parseCursor(query.cursor);
-    if (after === null) return reply(400, { error: 'cursor: not one that was handed out' });
+    const after = parseCursor(query.cursor);
+    if (after === null) return reply(400, badCursor);
 
     const limit = query.limit ?? limits.defaultListed;
     const filter = { projectIds: [...projects.keys()], ...(query.status ? { status: query.status } : {}) };
-    // One more than asked for tells whether there is a next page.
     const found = await services.assets.list(filter, limit + 1, after);
-    const assets = found.slice(0, limit).flatMap((asset) => {
+    const { entries, nextCursor } = pageOf(found, limit, (asset) => asset);
+    const assets = entries.flatMap((asset) => {
       const project = projects.get(asset.projectId);
       return project ? [toAsset(asset, project, services)] : [];
     });
-    const last = found[limit - 1];
-    return reply(200, { assets, next_cursor: found.length > limit && last ? toCursor(last) : null });
+    return reply(200, { assets, next_cursor: nextCursor });
   },
 });
 
@@ -286,14 +286,4 @@ function toAsset(asset: AssetView, project: ProjectRecord, services: Services): 
 export function regenerateHint({ id, error }: Pick<AssetView, 'id' | 'error'>): string {
   const why = error ? ` (${error.code})` : '';
   return `POST /api/assets/${id}/regenerate starts it again${why}`;
-}
-
-function toCursor({ createdTs, id }: AssetView): string {
-  return Buffer.from(`${createdTs}.${id}`).toString('base64url');
-}
-
-/** null for text that is no cursor of ours. */
-function parseCursor(text: string): { createdTs: number; id: string } | null {
-  const [, ts, id] = /^(\d{1,15})\.(\w{1,64})$/.exec(Buffer.from(text, 'base64url').toString()) ?? [];
-  return ts !== undefined && id !== undefined ? { createdTs: Number(ts), id } : null;
 }

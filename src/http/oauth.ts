@@ -14,6 +14,7 @@ import {
 import { addressOf } from './address.ts';
 import { answerJson, type Exchange, endEmpty, writeHead } from './exchange.ts';
 import { type Head, readHead } from './head.ts';
+import { rateLimited } from './rate-policy.ts';
 import { oauthSpec } from './raw-specs.ts';
 import { type RawRoute, rawRoute } from './route.ts';
 import type { Services } from './services.ts';
@@ -79,12 +80,7 @@ async function answerVisit(
   const outcome = await visit();
   if (!exchange.isOpen) return;
   if ('retryAfterMs' in outcome) {
-    const { retryAfterMs } = outcome;
-    answerJson(exchange, {
-      status: 429,
-      body: { error: 'rate limited', retry_after_ms: retryAfterMs },
-      headers: { 'Retry-After': String(Math.ceil(retryAfterMs / 1_000)) },
-    });
+    answerJson(exchange, rateLimited({ waitMs: outcome.retryAfterMs }));
     return;
   }
   const { to, cookies, ...fields } = outcome;

@@ -20,6 +20,7 @@ import { OkResponse } from '../../schemas/user.ts';
 import type { Session } from '../auth/sessions.ts';
 import { changePlan, changeUsed, describeUser, summarise } from '../operator/accounts.ts';
 import type { AuditEntry as AuditRecord, Author } from '../store/audit.ts';
+import { badCursor, pageOf, parseCursor } from './cursor.ts';
 import { type AnyRoute, reply, route } from './route.ts';
 import type { Services } from './services.ts';
 
@@ -35,11 +36,9 @@ const listUsers = route({
     if (after === null) return reply(400, badCursor);
     const limit = query.limit ?? limits.defaultListed;
     const filter = { email: query.email, text: query.q };
-    // One more than asked for tells whether there is a next page.
-    const found = await store.users.list(filter, limit + 1, after && { createdTs: after.ts, id: after.id });
-    const last = found.length > limit ? found[limit - 1] : undefined;
-    const users = found.slice(0, limit).map((user) => summarise(user, now()));
-    return reply(200, { users, next_cursor: last ? toCursor(last.createdTs, last.id) : null });
+    const found = await store.users.list(filter, limit + 1, after);
+    const { entries, nextCursor } = pageOf(found, limit, (user) => user);
+    return reply(200, { users: entries.map((user) => summarise(user, now())), next_cursor: nextCursor });
   },
 });
 
@@ -107,10 +106,13 @@ const listAudit = route({
     const after = parseCursor(query.cursor);
     if (after === null) return reply(400, badCursor);
     const limit = query.limit ?? limits.defaultListed;
-    const found = await store.audit.list(limit + 1, query.user_id, after);
-    const last = found.length > limit ? found[limit - 1] : undefined;
-    const entries = found.slice(0, limit).map(toEntry);
-    return reply(200, { entries, next_cursor: last ? toCursor(last.ts, last.id) : null });
+    const found = await store.audit.list(
+      limit + 1,
+      query.user_id,
+      after && { ts: after.createdTs, id: after.id },
+    );
+    const { entries, nextCursor } = pageOf(found, limit, ({ ts, id }) => ({ createdTs: ts, id }));
+    return reply(200, { entries: entries.map(toEntry), next_cursor: nextCursor });
   },
 });
 
@@ -139,7 +141,6 @@ export const operatorRoutes: AnyRoute[] = [
 ];
 
 const notFound = { error: 'not found' };
-const badCursor = { error: 'cursor: not one that was handed out' };
 
 async function answerUser(id: string, { store, now }: Services) {
   const user = await describeUser(store, id, now());
@@ -163,15 +164,4 @@ function toEntry({ id, ts, by, byEmail, action, userId, before, after, requestId
     after,
     request_id: requestId,
   };
-}
-
-function toCursor(ts: number, id: string): string {
-  return Buffer.from(`${ts}.${id}`).toString('base64url');
-}
-
-/** undefined for the first page, null for text that is no cursor of ours. */
-function parseCursor(text: string | undefined): { ts: number; id: string } | undefined | null {
-  if (text === undefined) return undefined;
-  const [, ts, id] = /^(\d{1,15})\.(\w{1,64})$/.exec(Buffer.from(text, 'base64url').toString()) ?? [];
-  return ts !== undefined && id !== undefined ? { ts: Number(ts), id } : null;
 }

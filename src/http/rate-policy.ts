@@ -54,9 +54,9 @@ function limitField({ name }: RatePolicy, { remaining, resetMs }: Turn): string 
 }
 
 /** The answer to a request that is not counted. */
-export function rateLimited({ waitMs }: Turn) {
+export function rateLimited({ waitMs }: Pick<Turn, 'waitMs'>) {
   return {
-    status: 429,
+    status: 429 as const,
     body: { error: 'rate limited', retry_after_ms: waitMs },
     headers: { 'Retry-After': String(Math.max(1, Math.ceil(waitMs / 1_000))) },
   };

@@ -12,6 +12,7 @@ import { BusyError } from '../auth/passwords.ts';
 import { runsOf } from '../quota/runs.ts';
 import { isTaken } from '../store/client.ts';
 import type { UserRecord } from '../store/users.ts';
+import { rateLimited } from './rate-policy.ts';
 import { type AnyRoute, reply, route } from './route.ts';
 import type { Services } from './services.ts';
 
@@ -27,7 +28,7 @@ const signUp = route({
   async handle({ body, address, userAgent }, { store, passwords, sessions, throttle, newId, now }) {
     const { email, password, name } = body;
     const { retryAfterMs } = await throttle.signUp(address);
-    if (retryAfterMs > 0) return tooMany(retryAfterMs);
+    if (retryAfterMs > 0) return rateLimited({ waitMs: retryAfterMs });
     // Before the hash, which costs a thousand times more than looking.
     if (await store.users.findByEmail(email)) return reply(409, emailTaken);
 
@@ -125,7 +126,7 @@ async function checkPassword(
 ) {
   const { store, passwords, sessions, throttle } = services;
   const attempt = await throttle.signIn(email, client.address);
-  if (attempt.retryAfterMs > 0) return tooMany(attempt.retryAfterMs);
+  if (attempt.retryAfterMs > 0) return rateLimited({ waitMs: attempt.retryAfterMs });
   const user = await store.users.findByEmail(email);
   const fits = await passwords.verify(user?.passwordHash ?? null, password).catch(async (cause) => {
     // Too busy to look: that says nothing about the password.
@@ -155,9 +156,4 @@ async function strengthen(
     // Too busy: the next sign-in is as good.
     if (!(cause instanceof BusyError)) throw cause;
   }
-}
-
-export function tooMany(retryAfterMs: number) {
-  const headers = { 'Retry-After': String(Math.ceil(retryAfterMs / 1_000)) };
-  return reply(429, { error: 'rate limited', retry_after_ms: retryAfterMs }, headers);
 }

@@ -15,9 +15,10 @@ import {
   WebhookSecret,
 } from '../../schemas/webhook.ts';
 import { deliveryStatusOf } from '../actors/delivery.ts';
-import type { DeliveryCursor, DeliveryDocument } from '../store/deliveries.ts';
+import type { DeliveryDocument } from '../store/deliveries.ts';
 import type { WebhookRecord } from '../store/webhooks.ts';
 import { secretPreview } from '../webhooks/sign.ts';
+import { badCursor, pageOf, parseCursor } from './cursor.ts';
 import { type AnyRoute, reply, route } from './route.ts';
 import type { Services } from './services.ts';
 
@@ -90,21 +91,17 @@ const listDeliveries = route({
   responses: { 200: DeliveryList, 400: ValidationErrorBody, 404: ErrorBody },
   async handle({ userId, projectId, query }, services) {
     if (!(await isOwner(projectId, userId, services))) return reply(404, notFound);
-    const after = query.cursor === undefined ? undefined : parseCursor(query.cursor);
-    if (after === null) return reply(400, { error: 'cursor: not one that was handed out' });
+    const after = parseCursor(query.cursor);
+    if (after === null) return reply(400, badCursor);
     const limit = query.limit ?? limits.maxListed;
     const filter = {
       ...(query.status ? { status: query.status } : {}),
       ...(query.event_type ? { eventType: query.event_type } : {}),
       ...(query.asset_id ? { assetId: query.asset_id } : {}),
     };
-    // One more than asked for tells whether there is a next page.
     const found = await services.webhooks.list(projectId, filter, limit + 1, after);
-    const last = found[limit - 1];
-    return reply(200, {
-      deliveries: found.slice(0, limit).map(toDelivery),
-      next_cursor: found.length > limit && last ? toCursor(last) : null,
-    });
+    const { entries, nextCursor } = pageOf(found, limit, ({ createdTs, _id: id }) => ({ createdTs, id }));
+    return reply(200, { deliveries: entries.map(toDelivery), next_cursor: nextCursor });
   },
 });
 
@@ -207,14 +204,4 @@ function toDetail(delivery: DeliveryDocument): DeliveryDetail {
     payload_json: delivery.fixed.payload,
     failure,
   };
-}
-
-function toCursor({ createdTs, _id }: DeliveryDocument): string {
-  return Buffer.from(`${createdTs}.${_id}`).toString('base64url');
-}
-
-/** null for text that is no cursor of ours. */
-function parseCursor(text: string): DeliveryCursor | null {
-  const [, ts, id] = /^(\d{1,15})\.(\w{1,64})$/.exec(Buffer.from(text, 'base64url').toString()) ?? [];
-  return ts !== undefined && id !== undefined ? { createdTs: Number(ts), id } : null;
 }
