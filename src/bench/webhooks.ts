@@ -19,6 +19,7 @@ import { gzipSync } from 'node:zlib';
 import { webhook as limits, runtime } from '../../schemas/limits.ts';
 import { systemClock } from '../actors/clock.ts';
 import { startOwner } from '../actors/owner.ts';
+import { createSecretBox } from '../auth/secret-box.ts';
 import { openBus } from '../bus/bus.ts';
 import { startDeliveries } from '../deliveries.ts';
 import { freePort } from '../demo/free-port.ts';
@@ -46,7 +47,8 @@ const perRound = Number(values.events);
 type Servers = { mongodbUrl: string; natsUrl: string; name: string };
 
 async function openParts({ mongodbUrl, natsUrl, name }: Servers) {
-  const store = await openStore(mongodbUrl, name, { log });
+  const box = createSecretBox([Buffer.alloc(32, 7)]);
+  const store = await openStore(mongodbUrl, name, { log, box });
   await store.partitions.ensure(runtime.partitions);
   const bus = await openBus({
     url: natsUrl,

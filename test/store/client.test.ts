@@ -22,12 +22,13 @@ t.test('a store that is not there is tried until the signal is aborted', async (
 
 t.test('a wait for a connection that is too long is an outage, not a fault of ours', async (t) => {
   const { mongodbUrl } = await testServers();
-  const client = new MongoClient(mongodbUrl, { maxPoolSize: 1, waitQueueTimeoutMS: 50 });
+  // Long enough to make a connection on a busy machine.
+  const client = new MongoClient(mongodbUrl, { maxPoolSize: 1, waitQueueTimeoutMS: 1_000 });
   t.teardown(() => client.close());
   const db = client.db('admin');
   const { topologyVersion } = await db.command({ hello: 1 }, { promoteLongs: false });
   // Answered only when something changes, or the time is up: the one connection is taken until then.
-  const long = db.command({ hello: 1, topologyVersion, maxAwaitTimeMS: 1_000 });
+  const long = db.command({ hello: 1, topologyVersion, maxAwaitTimeMS: 3_000 });
   const cause = await db.command({ ping: 1 }).catch((error: unknown) => error);
   t.equal(isStoreOutage(cause), true, String(cause));
   t.equal(isStoreOutage(new Error('something else')), false);
