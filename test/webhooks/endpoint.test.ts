@@ -1,5 +1,6 @@
 /** Endpoints of webhooks: where no connection is made, and what an egress proxy is asked for. */
 import { once } from 'node:events';
+import { createServer as createSecureServer } from 'node:https';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { webhook as limits } from '../../schemas/limits.ts';
@@ -7,6 +8,7 @@ import { PostCancelled } from '../../src/outbound/endpoint.ts';
 import { OutboundError } from '../../src/outbound/error.ts';
 import { createOutbound, type OutboundOptions } from '../../src/outbound/outbound.ts';
 import { startReceiver } from '../fixtures/receiver.ts';
+import { selfSigned } from '../fixtures/self-signed.ts';
 
 const wish = {
   connections: 10,
@@ -101,6 +103,23 @@ t.test('an unknown name and a port that speaks no TLS have their classes', async
   t.equal(await failureOf(open(t, 'http://none.example.com/', { resolver: unknown }).post(post)), 'dns');
   const secure = plain.url.replace('http:', 'https:');
   t.equal(await failureOf(open(t, secure, { allow: ['127.0.0.1'] }).post(post)), 'tls');
+});
+
+t.test('nothing is sent to an endpoint whose certificate nobody vouches for', async (t) => {
+  const requests: string[] = [];
+  const server = createSecureServer(selfSigned, (request, response) => {
+    requests.push(request.url ?? '');
+    response.end();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  // The name is the certificate's, so it is not the name that fails.
+  const resolver = async () => ['127.0.0.1'];
+  const endpoint = open(t, `https://hooks.example.com:${port}/`, { allow: ['127.0.0.1'], resolver });
+  t.equal(await failureOf(endpoint.post(post)), 'tls');
+  t.strictSame(requests, []);
 });
 
 t.test('a redirect is an answer, wherever it leads', async (t) => {
