@@ -15,7 +15,8 @@
 
 import { type DeliveryCommand, deliveryKind } from '../../schemas/delivery-messages.ts';
 import { webhook as limits } from '../../schemas/limits.ts';
-import type { Log, Outgoing } from '../bus/bus.ts';
+import type { Log } from '../bus/bus.ts';
+import type { Outgoing } from '../bus/publisher.ts';
 import type { AttemptResult } from '../effects/deliver.ts';
 import type { ActorDocument } from '../store/actors.ts';
 import type { DeliveryStore } from '../store/deliveries.ts';

@@ -6,7 +6,7 @@
  * nothing here, and nothing is lost with the process: the next owner's sweep finds it. The server's own message
  * schedules were left out: they would be a second path to the same end, and this one is needed anyway.
  */
-import type { Outgoing } from '../bus/bus.ts';
+import type { Outgoing } from '../bus/publisher.ts';
 import type { ActorDocument } from '../store/actors.ts';
 import { timerMessage } from './apply.ts';
 import { type Clock, every } from './clock.ts';

@@ -22,14 +22,12 @@ import {
 import pRetry from 'p-retry';
 import { runtime } from '../../schemas/limits.ts';
 import { followFacts } from './follow.ts';
+import { createPublisher, type Outgoing } from './publisher.ts';
 import { checkServer, ensureStreams, type StreamOptions } from './streams.ts';
 import { createSubjects, type Subjects } from './subjects.ts';
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
-
-/** A message to store: `id` makes a repeat harmless. */
-export type Outgoing = { subject: string; id: string; body: unknown };
 
 export type Command = {
   seq: number;
@@ -112,6 +110,7 @@ export async function openBus({
     throw cause;
   });
   const stream = connection.jetstream({ timeout: publishTimeoutMs });
+  const publisher = createPublisher(connection, { timeoutMs: publishTimeoutMs });
   /** Work up to these sequences was given out by a consumer of before, by effect. */
   const givenOut = new Map<string, number>();
   const reconnects = new Set<() => void>();
@@ -122,20 +121,13 @@ export async function openBus({
     connected: () => !connection.isClosed() && connectedNow(connection),
 
     /** Stores one message. @throws when the server did not confirm it in time: it may be stored all the same. */
-    async publish({ subject, id, body }: Outgoing): Promise<{ seq: number; duplicate: boolean }> {
-      const ack = await stream.publish(subject, encoder.encode(JSON.stringify(body)), { msgID: id });
-      return { seq: ack.seq, duplicate: ack.duplicate };
-    },
+    publish: publisher.publish,
 
     /** Stores many, in order, many at a time. @throws when one of them was not confirmed. */
     async publishAll(messages: Outgoing[]): Promise<void> {
       for (let from = 0; from < messages.length; from += maxInFlight) {
         const some = messages.slice(from, from + maxInFlight);
-        await Promise.all(
-          some.map(({ subject, id, body }) =>
-            stream.publish(subject, encoder.encode(JSON.stringify(body)), { msgID: id }),
-          ),
-        );
+        await publisher.publishTogether(some);
       }
     },
 
@@ -291,6 +283,7 @@ export async function openBus({
 
     async close(): Promise<void> {
       if (!connection.isClosed()) await connection.close();
+      publisher.stop();
     },
   };
 }

@@ -11,6 +11,7 @@ import {
   type WorkItem,
   workAckWaitMs,
 } from '../../src/bus/bus.ts';
+import { createPublisher } from '../../src/bus/publisher.ts';
 import { checkServer } from '../../src/bus/streams.ts';
 import { createMemoryBusServer, partitionOf } from '../fixtures/memory-runtime.ts';
 import { testServers, uniqueName } from '../fixtures/servers.ts';
@@ -370,6 +371,43 @@ async function raw(t: Test): Promise<NatsConnection> {
   t.teardown(() => connection.close());
   return connection;
 }
+
+t.test('what is not stored is told of: nobody takes it, it is too large, nobody answers', async (t) => {
+  const connection = await raw(t);
+  const publisher = createPublisher(connection, { timeoutMs: 300 });
+  t.teardown(publisher.stop);
+  const prefix = uniqueName('publisher');
+  const message = { subject: `${prefix}.none`, id: 'one', body: {} };
+  await t.rejects(publisher.publish(message), { code: '503' });
+  await t.rejects(publisher.publishTogether([message, message]), { code: '503' });
+  const large = 'x'.repeat(2 * 1024 * 1024);
+  await t.rejects(publisher.publish({ ...message, body: large }), { code: 'MAX_PAYLOAD_EXCEEDED' });
+  await t.rejects(publisher.publish({ ...message, id: 'two\r\nlines: 1' }), /line break/);
+
+  const silent = connection.subscribe(`${prefix}.silent`, { callback: () => undefined });
+  const begun = performance.now();
+  await t.rejects(publisher.publish({ ...message, subject: `${prefix}.silent` }), { code: 'TIMEOUT' });
+  t.ok(performance.now() - begun >= 300);
+  silent.unsubscribe();
+
+  const refusing = connection.subscribe(`${prefix}.refuses`, {
+    callback: (_, request) => request.respond('{"error":{"code":400,"description":"no room"}}'),
+  });
+  refusing.unsubscribe(1);
+  await t.rejects(publisher.publish({ ...message, subject: `${prefix}.refuses` }), { message: 'no room' });
+});
+
+t.test('what waits for its confirmation when the bus is closed fails', async (t) => {
+  const connection = await raw(t);
+  const publisher = createPublisher(connection, { timeoutMs: 60_000 });
+  const subject = uniqueName('closed');
+  connection.subscribe(subject, { callback: () => undefined });
+  const waiting = publisher.publishTogether([{ subject, id: 'one', body: {} }]);
+  const refused = t.rejects(waiting, { code: 'CONNECTION_CLOSED' });
+  await connection.flush();
+  publisher.stop();
+  await refused;
+});
 
 t.test('a server that is too old, or without JetStream, is refused', async (t) => {
   const server = (version: string, jetstream?: boolean) =>
