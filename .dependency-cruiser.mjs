@@ -85,6 +85,7 @@ export default {
       ['^src/(actors|effects|store|bus)/', '^(schemas|machines)/'],
       ['xstate'],
     ),
+    only('embed: nothing', '^src/embed/', ['^src/embed/']),
     only('client: schemas', '^src/client/', ['^src/client/', '^schemas/']),
     only('erasure: what keeps something of assets and users', '^src/erasure/', [
       '^src/(erasure|store|bus|media|sse)/',

@@ -9,7 +9,7 @@ import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { copyFile, mkdir, rm, writeFile } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { alone } from './alone.mjs';
 import { ensureBinaries } from './binaries.mjs';
@@ -17,6 +17,8 @@ import { ensureBinaries } from './binaries.mjs';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const sourceFolders = ['schemas', 'machines', 'src'];
 const buildFiles = ['tsconfig.json', 'tsconfig.build.json', 'package-lock.json'];
+/** What runs in browsers has a tsconfig.json of its own, beside it. */
+const forBrowsers = join('src', 'embed');
 const node20Abi = '115';
 const lockFile = join(root, '.cache', 'setup.lock');
 
@@ -112,14 +114,15 @@ async function compile(sources) {
   // Without the mark dist/ is in an unknown state, and tsc would leave out what its own record calls unchanged.
   if (earlier === undefined) await rm(join(root, 'dist', '.tsbuildinfo'), { force: true });
   await rm(markFile, { force: true });
-  await run(process.execPath, [
-    join('node_modules', 'typescript', 'bin', 'tsc'),
-    '-p',
-    'tsconfig.build.json',
-  ]);
+  const tsc = join('node_modules', 'typescript', 'bin', 'tsc');
+  await run(process.execPath, [tsc, '-p', 'tsconfig.build.json']);
+  if (sources.files.includes(join(forBrowsers, 'tsconfig.json'))) {
+    const out = ['--noEmit', 'false', '--outDir', join('dist', forBrowsers)];
+    await run(process.execPath, [tsc, '-p', forBrowsers, ...out]);
+  }
 
   const outputs = sources.files.map(outputOf);
-  for (const file of sources.files.filter((file) => !isCode(file))) {
+  for (const file of sources.files.filter((file) => !isCode(file) && basename(file) !== 'tsconfig.json')) {
     await mkdir(dirname(join(root, outputOf(file))), { recursive: true });
     await copyFile(join(root, file), join(root, outputOf(file)));
   }
