@@ -11,6 +11,7 @@ import { accountRoutes } from './http/account.ts';
 import { assetRoutes } from './http/assets.ts';
 import { brandRoutes } from './http/brand.ts';
 import { documentRoutes } from './http/docs.ts';
+import { embedRoutes } from './http/embed.ts';
 import { eraseAccountRoutes } from './http/erase-account.ts';
 import { eventRoutes } from './http/events.ts';
 import { healthRoutes } from './http/health.ts';
@@ -81,6 +82,7 @@ export function createRoutes(parts: Parts, services: Services, hub: Hub): AnyRou
     ...oauthRoutes(createOAuth(parts, services)),
     ...eventRoutes({ hub, findAsset: requests.find, findProjectByKey: store.projects.findByKey }),
     ...publicRoutes(parts, services, hub),
+    ...embedRoutes(),
     ...healthRoutes,
   ];
   routes.push(...documentRoutes(routes, config.baseUrl));
