@@ -56,9 +56,16 @@ function selectRange(range: string, total: number): Selection {
   return start >= total ? { status: 416 } : { status: 206, start, end };
 }
 
-/** The one form of dates that HTTP still sends (IMF-fixdate); unix ms. */
+/** A date in one of the three forms that must be understood (RFC 9110, 5.6.7); unix ms. */
 function parseDate(text: string): number | undefined {
-  if (!/^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/.test(text)) return undefined;
-  const ts = Date.parse(text);
+  const isAsctime = asctime.test(text);
+  if (!isAsctime && !imfFixdate.test(text) && !rfc850.test(text)) return undefined;
+  // Without a zone it would be taken for local time.
+  const ts = Date.parse(isAsctime ? `${text} GMT` : text);
   return Number.isNaN(ts) ? undefined : ts;
 }
+
+/** The one form that is still sent, and two that are older. */
+const imfFixdate = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
+const rfc850 = /^[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT$/;
+const asctime = /^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}$/;
