@@ -28,7 +28,7 @@ import { createLog } from '../log.ts';
 import { createOutbound } from '../outbound/outbound.ts';
 import { openStore } from '../store/client.ts';
 import { newWebhookSecret } from '../webhooks/sign.ts';
-import { cpuMsOf, quantile, report, rssMbOf, spread } from './cpu.ts';
+import { cpuMsOf, median, quantile, report, rssMbOf, spread } from './cpu.ts';
 
 const endpoints = 100;
 const rounds = 3;
@@ -236,8 +236,8 @@ async function stopProcess(worker: ChildProcess): Promise<void> {
   await once(worker, 'exit');
 }
 
-const cpuOf = ({ serverPids }: Rig, worker: ChildProcess) =>
-  [worker.pid ?? 0, ...serverPids].reduce((sum, pid) => sum + cpuMsOf(pid), 0);
+/** CPU ms so far, of node and of each server. */
+const cpuOf = ({ serverPids }: Rig, worker: ChildProcess) => [worker.pid ?? 0, ...serverPids].map(cpuMsOf);
 
 async function untilReceived({ receiver }: Rig, count: number): Promise<void> {
   while ((await ask<{ count: number }>(receiver, 'count')).count < count) await sleep(20);
@@ -256,7 +256,8 @@ async function saturate(rig: Rig, worker: ChildProcess, projects: string[], coun
   await untilReceived(rig, count);
   const seconds = (performance.now() - begunAt) / 1_000;
   while (await rig.store.deliveries.actors.collection.findOne({ state: 'sending' })) await sleep(50);
-  return { us: ((cpuOf(rig, worker) - before) * 1_000) / count, perSecond: count / seconds };
+  const parts = cpuOf(rig, worker).map((ms, n) => ((ms - (before[n] ?? 0)) * 1_000) / count);
+  return { us: parts.reduce((sum, us) => sum + us, 0), parts, perSecond: count / seconds };
 }
 
 /** At a steady rate: ms from publishing a fact to its request, of the projects that `isCounted`. */
@@ -332,10 +333,13 @@ async function measureCost(rig: Rig) {
       all.map((each) => each.perSecond),
       0,
     );
-  return {
-    oneEndpoint: { cpuUs: cpuUs(toOne), perSecond: perSecond(toOne) },
-    hundredEndpoints: { cpuUs: cpuUs(toMany), perSecond: perSecond(toMany) },
+  const describe = (all: { us: number; parts: number[]; perSecond: number }[]) => {
+    const medianOf = (part: number) => Math.round(median(all.map(({ parts }) => parts[part] ?? 0)));
+    // The servers in the order in which startEmbedded names them.
+    const [node, mongod, natsServer] = [0, 1, 2].map(medianOf);
+    return { cpuUs: cpuUs(all), node, mongod, natsServer, perSecond: perSecond(all) };
   };
+  return { oneEndpoint: describe(toOne), hundredEndpoints: describe(toMany) };
 }
 
 async function measureLatency(rig: Rig) {
