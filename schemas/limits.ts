@@ -150,6 +150,9 @@ export const sse = {
   minRetryMs: 1_000,
   maxRetryMs: 5_000,
   outageRetryMs: 30_000,
+  /** When a process stops: its streams come back to others, spread, or to the one that takes its place. */
+  minRestartRetryMs: 2_000,
+  maxRestartRetryMs: 8_000,
   blockedMs: 15_000,
   ringEvents: 1024,
   ringBytes: 1024 * 1024,

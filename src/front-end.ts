@@ -57,16 +57,19 @@ export async function startFrontEnd(parts: Parts): Promise<number> {
   const routes = createRoutes(parts, services, hub);
   const server = opened(
     await startServer({ host: config.host, port: config.port, routes, services }),
-    (one) => one.close(),
+    async (one) => {
+      // Nobody may connect any more when the streams end: who comes back must reach another process.
+      await Promise.all([one.close(), hub.close()]);
+    },
   );
-  // Closed before the server: streams end in order while it still serves.
-  opened(hub, (one) => one.close());
   return server.port;
 }
 
 /** Every route of the product. */
 export function createRoutes(parts: Parts, services: Services, hub: Hub): AnyRoute[] {
-  const { config, store, requests } = parts;
+  const { config } = parts;
+  const known = createKnown(parts, services, hub);
+  const { asset: findAsset, project: findProjectByKey } = known.lookups;
   const routes: AnyRoute[] = [
     ...userRoutes,
     ...accountRoutes,
@@ -80,8 +83,8 @@ export function createRoutes(parts: Parts, services: Services, hub: Hub): AnyRou
     ...webhookRoutes,
     ...operatorRoutes,
     ...oauthRoutes(createOAuth(parts, services)),
-    ...eventRoutes({ hub, findAsset: requests.find, findProjectByKey: store.projects.findByKey }),
-    ...publicRoutes(parts, services, hub),
+    ...eventRoutes({ hub, findAsset, findProjectByKey }),
+    ...publicRoutes(parts, services, hub, known),
     ...embedRoutes(),
     ...healthRoutes,
   ];
@@ -89,9 +92,8 @@ export function createRoutes(parts: Parts, services: Services, hub: Hub): AnyRou
   return routes;
 }
 
-/** Media addresses and the proxy, over what this process remembers of projects, assets and files. */
-function publicRoutes(parts: Parts, { config, now }: Services, hub: Hub): AnyRoute[] {
-  const { opened, store, bus, storage, requests, outbound, uploadKey } = parts;
+/** What this process remembers of projects, assets and files, kept true by messages. */
+function createKnown({ opened, store, bus, storage, requests }: Parts, { now }: Services, hub: Hub) {
   const liveness = opened(createLiveness(bus, randomBytes(9).toString('hex'), hubClock), async (one) =>
     one.stop(),
   );
@@ -104,6 +106,16 @@ function publicRoutes(parts: Parts, { config, now }: Services, hub: Hub): AnyRou
   const files = createMediaFiles(storage);
   const { listen, onReconnect } = bus;
   opened(followChanges(lookups, files, { hub, listen, onReconnect }), async (one) => one.stop());
+  return { lookups, files };
+}
+
+/** Media addresses and the proxy. */
+function publicRoutes(
+  { bus, storage, requests, outbound, uploadKey }: Parts,
+  { config, now }: Services,
+  hub: Hub,
+  { lookups, files }: ReturnType<typeof createKnown>,
+): AnyRoute[] {
   const media = createMediaServer(files, createPace());
   const posters = createPosters({
     storage,

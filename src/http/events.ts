@@ -20,9 +20,12 @@ import type { Services } from './services.ts';
 
 export type EventPorts = {
   hub: Pick<Hub, 'open' | 'postpone'>;
-  findAsset(id: string): Promise<{ projectId: string } | undefined>;
-  findProjectByKey(key: string): Promise<{ id: string } | undefined>;
+  /** At once where they can: clients come back by the thousand. */
+  findAsset(id: string): MaybeLater<{ projectId: string } | undefined>;
+  findProjectByKey(key: string): MaybeLater<{ id: string } | undefined>;
 };
+
+type MaybeLater<Value> = Value | Promise<Value>;
 
 type EventServices = Pick<Services, 'sessions' | 'tokens' | 'rateLimit' | 'config'> & {
   store: { projects: Pick<Services['store']['projects'], 'findOwned'> };
@@ -169,21 +172,29 @@ async function answerStream(head: StreamHead, context: StreamContext): Promise<v
   });
   if (opened === 'open') exchange.hasBegun = true;
   if (opened === 'unavailable') refuse(unavailable, head, context, headers);
+  if (opened === 'stopping') postpone(context, headers);
 }
 
 function refuse(
   { status, body, isPassing, headers: own }: Refusal,
   head: StreamHead,
-  { exchange, ports, headers: common }: StreamContext,
+  context: StreamContext,
   headers: Record<string, string>,
 ): void {
+  const { exchange, headers: common } = context;
   if (!exchange.isOpen) return;
   if (isPassing && head.lastEventId !== '' && !head.isHead) {
-    ports.hub.postpone(exchange.res, headers);
-    exchange.done(200);
+    postpone(context, headers);
     return;
   }
   answerJson(exchange, { status, body, headers: { ...common, ...own } }, { isHead: head.isHead });
+}
+
+/** A stream that says when to come back, and ends. */
+function postpone({ exchange, ports }: StreamContext, headers: Record<string, string>): void {
+  if (!exchange.isOpen) return;
+  ports.hub.postpone(exchange.res, headers);
+  exchange.done(200);
 }
 
 function answerHead(exchange: Exchange, { 'X-Request-Id': _, ...headers }: Record<string, string>): void {

@@ -6,8 +6,9 @@ import type { Clock } from './clock.ts';
 import { type Frame, lostComment } from './frame.ts';
 import { createLimiter } from './limiter.ts';
 import { drain, type Listener, send, wants } from './listener.ts';
-import { type Missed, type ReplayPorts, readMissed } from './replay.ts';
+import { type Missed, readMissed } from './replay.ts';
 import { join } from './ring.ts';
+import type { ReplayPorts } from './stored.ts';
 
 export type CatchUpPorts = ReplayPorts & {
   /** A listener has fallen out of the ring. */
@@ -34,7 +35,7 @@ export function createCatchUp(ports: CatchUpPorts, clock: Clock) {
   });
 
   const pump = (listener: Listener): void => {
-    const { ring } = listener.topic;
+    const { ring } = listener.group.topic;
     while (listener.state === 'behind') {
       if (listener.next < ring.start) {
         ports.onFallenOut(listener);
@@ -65,7 +66,7 @@ export function createCatchUp(ports: CatchUpPorts, clock: Clock) {
   };
 
   /** Answers false when the stream has closed meanwhile. */
-  const sendMissed = async (listener: Listener, missed: Missed): Promise<boolean> => {
+  const sendMissed = async (listener: Listener, missed: Missed, signal: AbortSignal): Promise<boolean> => {
     let parts: Buffer[] = [];
     let size = 0;
     let isTold = false;
@@ -77,11 +78,14 @@ export function createCatchUp(ports: CatchUpPorts, clock: Clock) {
       size = 0;
       return bytes === undefined ? !isClosed(listener) : sendAndWait(listener, bytes);
     };
-    for await (const frame of missed.frames) {
-      if (!wants(listener.filter, frame)) continue;
-      parts.push(frame.bytes);
-      size += frame.bytes.length;
-      if (size >= maxSliceBytes && !(await sendParts())) return false;
+    for await (const frames of missed.frames) {
+      signal.throwIfAborted();
+      for (const frame of frames) {
+        if (!wants(listener.group.filter, frame)) continue;
+        parts.push(frame.bytes);
+        size += frame.bytes.length;
+        if (size >= maxSliceBytes && !(await sendParts())) return false;
+      }
     }
     return sendParts();
   };
@@ -91,17 +95,15 @@ export function createCatchUp(ports: CatchUpPorts, clock: Clock) {
     afterId: number | undefined,
     signal: AbortSignal,
   ): Promise<void> => {
-    const { ring } = listener.topic;
+    const { ring } = listener.group.topic;
     let after = afterId;
     for (let round = 0; round < maxRounds; round += 1) {
       const begin = ring.end;
-      const missed = readMissed(ports, clock, listener.topic, listener.filter, after, signal);
-      if (!(await sendMissed(listener, missed))) return;
+      const missed = readMissed(ports, clock, listener.group, after);
+      if (!(await sendMissed(listener, missed, signal))) return;
       signal.throwIfAborted();
-      // With no fact at or above it the id was never issued: what comes is above what was seen.
-      const isIssued = after === undefined || missed.seenTs() >= after;
-      listener.afterTs = missed.seenTs();
-      if (ring.start <= begin) {
+      const isIssued = passRead(listener, after, missed);
+      if (ring.start <= missed.begin()) {
         listener.next = isIssued ? ring.indexAfter(listener.afterTs) : begin;
         listener.state = 'behind';
         pump(listener);
@@ -148,6 +150,18 @@ export function createCatchUp(ports: CatchUpPorts, clock: Clock) {
   };
 }
 
-const isDue = ({ filter, afterTs }: Listener, frame: Frame) => frame.ts > afterTs && wants(filter, frame);
+const isDue = ({ group, afterTs }: Listener, frame: Frame) =>
+  frame.ts > afterTs && wants(group.filter, frame);
+
+/**
+ * Moves a listener past what was read; answers whether the id that it came with was ever issued. With no fact at or
+ * above it, it was not: what comes is above what was seen.
+ */
+function passRead(listener: Listener, after: number | undefined, missed: Missed): boolean {
+  const seenTs = missed.seenTs();
+  const isIssued = after === undefined || Math.max(seenTs, listener.group.topic.lastTs) >= after;
+  listener.afterTs = Math.max(seenTs, isIssued ? (after ?? 0) : 0);
+  return isIssued;
+}
 
 const isClosed = (listener: Listener): boolean => listener.state === 'closed';

@@ -13,9 +13,10 @@ import { createFlusher } from './flusher.ts';
 import { heartbeat, toRetry } from './frame.ts';
 import { createLimiter } from './limiter.ts';
 import { end, type Filter, type Grant, type Listener, type StreamResponse, send } from './listener.ts';
-import { type ReplayPorts, startOf, within } from './replay.ts';
+import { startOf } from './replay.ts';
 import { createRunEnds, type RunEndsPorts } from './run-ends.ts';
-import { addListener, listenersOf, removeListener, type Topic, type TopicPorts } from './topic.ts';
+import { type ReplayPorts, within } from './stored.ts';
+import { addListener, groupOf, listenersOf, removeListener, type Topic, type TopicPorts } from './topic.ts';
 import { createTopics } from './topics.ts';
 import { createWheel } from './wheel.ts';
 
@@ -80,6 +81,7 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
   const runEnds = createRunEnds(ports, clock);
   const wheel = createWheel<Listener>(clock, (listener) => visit(listener));
   const checks = createLimiter(maxChecks, Number.POSITIVE_INFINITY);
+  const ends = createRecentEnds(clock);
   let streams = 0;
   let endedSlow = 0;
 
@@ -102,7 +104,7 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
       stopping: stopping.signal,
       onFallenOut: (listener) => endSlow(listener),
       onFailed(listener, cause) {
-        ports.log.warn({ err: cause, projectId: listener.topic.projectId }, 'a replay ended early');
+        ports.log.warn({ err: cause, projectId: listener.group.topic.projectId }, 'a replay ended early');
         finish(listener, toRetry(sse.outageRetryMs));
       },
     },
@@ -135,8 +137,11 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
     streams -= 1;
     wheel.remove(listener);
     listener.onDrained?.();
-    if (removeListener(listener.topic, listener)) topics.release(listener.topic);
+    if (removeListener(listener)) topics.release(listener.group.topic);
   };
+
+  const between = (min: number, max: number) => min + (max - min) * random();
+  const restartRetry = () => toRetry(between(sse.minRestartRetryMs, sse.maxRestartRetryMs));
 
   /** Ends a stream; `last` is written before, when the connection takes it. */
   const finish = (listener: Listener, last?: Buffer): undefined => {
@@ -156,7 +161,7 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
   const endRevoked = (): void => {
     const byGrant = new Map<string, Listener[]>();
     for (const listener of topics.listeners()) {
-      const name = JSON.stringify([listener.topic.projectId, listener.grant]);
+      const name = JSON.stringify([listener.group.topic.projectId, listener.grant]);
       const same = byGrant.get(name);
       if (same) same.push(listener);
       else byGrant.set(name, [listener]);
@@ -169,7 +174,7 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
     if (!first || stopping.signal.aborted) return;
     let isGranted = false;
     try {
-      isGranted = await ports.isGranted(first.topic.projectId, first.grant, stopping.signal);
+      isGranted = await ports.isGranted(first.group.topic.projectId, first.grant, stopping.signal);
     } catch (err) {
       // Not knowing is no reason to stay open: who may, comes back.
       ports.log.error({ err }, 'the grant of streams cannot be checked');
@@ -182,9 +187,9 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
     const start = startOf(topic, stream.filter, stream.lastEventId);
     const listener: Listener = {
       response,
-      topic,
+      group: groupOf(topic, stream.filter),
+      place: -1,
       grant: stream.grant,
-      filter: stream.filter,
       onEnd: stream.onEnd,
       next: start.from === 'ring' ? start.next : topic.ring.end,
       afterTs: start.from === 'ring' ? start.afterTs : 0,
@@ -192,11 +197,11 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
       blockedAt: undefined,
       onDrained: undefined,
       lastWriteAt: now,
-      endAt: now + maxMs * (sse.minLifeShare + (1 - sse.minLifeShare) * random()),
+      endAt: now + maxMs * between(sse.minLifeShare, 1),
       slot: -1,
     };
     streams += 1;
-    addListener(topic, listener);
+    addListener(listener);
     wheel.put(listener, Math.min(heartbeatMs, listener.endAt - now));
     stream.client.onGone = () => forget(listener);
     response.onWritable(() => {
@@ -205,10 +210,20 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
     });
     response.cork(() => {
       writeHead(response, stream.headers);
-      response.write(toRetry(sse.minRetryMs + (sse.maxRetryMs - sse.minRetryMs) * random()));
+      response.write(toRetry(between(sse.minRetryMs, sse.maxRetryMs)));
     });
+    // It may have been let in by what was remembered, or while word of its end arrived.
+    if (ends.fit(openStreamOf(listener))) void checks.run(() => endUnlessGranted([listener]));
     if (start.from === 'ring') catchUp.pump(listener);
     else void catchUp.replay(listener, start.afterId);
+  };
+
+  const becomesReady = async (topic: Topic): Promise<boolean> => {
+    const isReady = await within(topic.ready, subscribeMs, clock).then(
+      () => true,
+      () => false,
+    );
+    return isReady && topic.isReady && !stopping.signal.aborted && topics.has(topic);
   };
 
   return {
@@ -216,21 +231,19 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
      * Opens a stream: head, `retry:`, then what the client missed, then what is new (decisions 5). The caller
      * has let the client in and has set uWS's onAborted to tell `stream.client`.
      *
-     * @returns `unavailable` when the bus cannot be reached or the hub stops: nothing is written then. `gone`
-     * when the client left meanwhile.
+     * @returns `unavailable` when the bus cannot be reached, `stopping` when the hub stops: nothing is written
+     * then. `gone` when the client left meanwhile.
      */
-    async open(response: StreamResponse, stream: StreamOptions): Promise<'open' | 'gone' | 'unavailable'> {
-      if (stopping.signal.aborted || !ports.isConnected()) return 'unavailable';
+    async open(
+      response: StreamResponse,
+      stream: StreamOptions,
+    ): Promise<'open' | 'gone' | 'unavailable' | 'stopping'> {
+      if (stopping.signal.aborted) return 'stopping';
+      if (!ports.isConnected()) return 'unavailable';
       const topic = topics.join(stream.projectId);
-      if (!topic.isReady) {
-        const isReady = await within(topic.ready, subscribeMs, clock).then(
-          () => true,
-          () => false,
-        );
-        if (!isReady || !topic.isReady || stopping.signal.aborted || !topics.has(topic)) {
-          topics.leave(topic);
-          return 'unavailable';
-        }
+      if (!topic.isReady && !(await becomesReady(topic))) {
+        topics.leave(topic);
+        return stopping.signal.aborted ? 'stopping' : 'unavailable';
       }
       const { isGone } = stream.client;
       if (!isGone) begin(response, topic, stream);
@@ -238,11 +251,14 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
       return isGone ? 'gone' : 'open';
     },
 
-    /** Writes a stream that says to come back in half a minute, for a client that must not be refused. */
+    /**
+     * Writes a stream that says when to come back, for a client that must not be refused: in half a minute, or
+     * sooner when it is only this process that goes.
+     */
     postpone(response: StreamResponse, headers: Record<string, string>): void {
       response.cork(() => {
         writeHead(response, headers);
-        response.write(toRetry(sse.outageRetryMs));
+        response.write(stopping.signal.aborted ? restartRetry() : toRetry(sse.outageRetryMs));
         response.end();
       });
     },
@@ -251,12 +267,10 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
     waitForEnd: runEnds.waitForEnd,
     onRunChange: runEnds.onChange,
 
-    /** Ends the streams that fit, in order and at once. */
-    endWhere(fits: (stream: OpenStream) => boolean): void {
-      for (const listener of topics.listeners()) {
-        const { topic, filter, grant } = listener;
-        if (fits({ projectId: topic.projectId, assetId: filter.assetId, grant })) finish(listener);
-      }
+    /** Ends the streams that fit, in order and at once. One that fits and opens a moment later is checked. */
+    endWhere(fits: Fits): void {
+      ends.add(fits);
+      for (const listener of topics.listeners()) if (fits(openStreamOf(listener))) finish(listener);
     },
 
     stats(): HubStats {
@@ -282,13 +296,42 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
       flusher.flushAll();
       const listeners = topics.listeners();
       for (let n = 0; n < listeners.length; n += endedAtOnce) {
-        for (const listener of listeners.slice(n, n + endedAtOnce)) finish(listener);
+        for (const listener of listeners.slice(n, n + endedAtOnce)) finish(listener, restartRetry());
         await new Promise<void>((resolve) => clock.soon(resolve));
       }
       topics.close();
       wheel.stop();
     },
   };
+}
+
+type Fits = (stream: OpenStream) => boolean;
+
+/** Longer than what let a stream in is remembered, and than its opening takes. */
+const recentMs = 5_000;
+const maxRecent = 1_000;
+
+/** What has ended lately. When that is too much to be remembered, everything is said to fit. */
+function createRecentEnds(clock: Pick<Clock, 'monotonic'>) {
+  let recent: { fits: Fits; at: number }[] = [];
+  let overflowedAt = Number.NEGATIVE_INFINITY;
+  const isRecent = (at: number) => clock.monotonic() - at < recentMs;
+  return {
+    add(fits: Fits): void {
+      recent = recent.filter(({ at }) => isRecent(at));
+      if (recent.length >= maxRecent) {
+        recent = [];
+        overflowedAt = clock.monotonic();
+      }
+      recent.push({ fits, at: clock.monotonic() });
+    },
+    fit: (stream: OpenStream): boolean =>
+      isRecent(overflowedAt) || recent.some(({ fits, at }) => isRecent(at) && fits(stream)),
+  };
+}
+
+function openStreamOf({ group, grant }: Listener): OpenStream {
+  return { projectId: group.topic.projectId, assetId: group.filter.assetId, grant };
 }
 
 const streamHeaders = [

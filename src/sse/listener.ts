@@ -31,11 +31,20 @@ export type Filter = {
   types?: ReadonlySet<EventName>;
 };
 
+/** Listeners of one topic that are shown the same. */
+export type Group = {
+  readonly key: string;
+  readonly topic: Topic;
+  readonly filter: Filter;
+  readonly listeners: Listener[];
+};
+
 export type Listener = {
   readonly response: StreamResponse;
-  readonly topic: Topic;
+  readonly group: Group;
+  /** Where it stands among the group's listeners. */
+  place: number;
   readonly grant: Grant;
-  readonly filter: Filter;
   /** Told once, when the stream was ended from this side. */
   readonly onEnd: (() => void) | undefined;
   /** Index in the ring of the next frame to look at; that of a live one may lag behind what was flushed. */
@@ -84,10 +93,14 @@ export function send(listener: Listener, bytes: Uint8Array, now: number): boolea
   return false;
 }
 
-/** A live stream was given everything that is flushed: from there it must go on. */
+/**
+ * A live stream was given everything that is flushed, but perhaps what is on its way just now: from there it must
+ * go on, past what it was shown.
+ */
 function fallBehind(listener: Listener): void {
+  const { batch, flushed } = listener.group.topic;
   listener.state = 'behind';
-  listener.next = Math.max(listener.next, listener.topic.flushed);
+  listener.next = Math.max(listener.next, batch?.from ?? flushed);
 }
 
 /**

@@ -6,21 +6,10 @@
  */
 import { sse } from '../../schemas/limits.ts';
 import type { Clock } from './clock.ts';
-import { type Frame, toFrame } from './frame.ts';
-import type { Filter } from './listener.ts';
+import type { Frame } from './frame.ts';
+import type { Filter, Group } from './listener.ts';
+import { framesOf, openPage, type ReplayPorts, readDocument, readStored } from './stored.ts';
 import type { Topic } from './topic.ts';
-
-export type ReplayPorts = {
-  /** Facts kept in the asset's document, oldest first; empty when there is none. */
-  assetFacts(assetId: string, signal: AbortSignal): Promise<readonly object[]>;
-  /** Stored facts of a project or one asset of it from a time on (unix ms), oldest first. */
-  replayFacts(
-    projectId: string,
-    assetId: string | '*',
-    sinceTs: number,
-    signal: AbortSignal,
-  ): AsyncIterable<unknown>;
-};
 
 /** Where a stream begins: in the ring at an index, or with what is stored. */
 export type Start =
@@ -60,40 +49,46 @@ function parseId(text: string): number | undefined {
 
 export type Missed = {
   /** Wanted or not: the caller filters. Oldest first. */
-  frames: AsyncGenerator<Frame>;
+  frames: AsyncGenerator<Frame[]>;
   /** Something after the id was kept no longer. Known before the first frame. */
   isLossy(): boolean;
   /** Greatest ts met so far, in frames or before them; 0 for none. */
   seenTs(): number;
+  /** Index in the ring below which everything was stored when it was read. */
+  begin(): number;
 };
 
-/** How much earlier than the wanted ts a read of the facts stream begins: its clock is the server's. */
-const skewMs = 30_000;
 const keptMs = sse.keptHours * 3_600_000;
-/** Longest wait for the next stored fact. */
-const maxReadMs = 10_000;
 
 /** Reads what a stream has missed. @throws what reading throws, and when it stands still for 10 seconds. */
 export function readMissed(
   ports: ReplayPorts,
   clock: Clock,
-  topic: Topic,
-  filter: Filter,
+  { topic, filter }: Group,
   afterId: number | undefined,
-  signal: AbortSignal,
 ): Missed {
-  const { projectId } = topic;
   const { assetId } = filter;
+  let begin = topic.ring.end;
   let seenTs = 0;
   let isLossy = false;
   let shownAfter = afterId ?? 0;
   const isTooOld = afterId !== undefined && afterId < clock.now() - keptMs;
 
-  const stored = (since: number) =>
-    toFrames(withDeadline(ports.replayFacts(projectId, assetId ?? '*', since - skewMs, signal), clock));
+  async function* stored(since: number): AsyncGenerator<Frame[]> {
+    let page = openPage(ports, clock, topic, assetId, since);
+    for (;;) {
+      begin = page.begin;
+      yield* framesOf(page);
+      seenTs = Math.max(seenTs, page.skippedTs);
+      if (!page.isFull) return;
+      page = openPage(ports, clock, topic, assetId, Math.max(since, page.lastTs));
+    }
+  }
 
-  async function* ofAsset(id: string): AsyncGenerator<Frame> {
-    const document = await readDocument(ports, projectId, id, signal);
+  async function* ofAsset(id: string): AsyncGenerator<Frame[]> {
+    const read = readDocument(ports, clock, topic, id);
+    begin = read.begin;
+    const document = await read.frames;
     const kept = afterId === undefined ? ofCurrentRun(document) : document;
     const first = kept[0];
     isLossy = isTooOld && (first === undefined || afterId < first.ts);
@@ -102,20 +97,23 @@ export function readMissed(
     const isEnough =
       since === undefined || (filter.isLifecycleOnly && first !== undefined && since >= first.ts - 1);
     shownAfter = since ?? 0;
-    yield* isEnough ? kept : merge(kept, stored(since));
+    if (isEnough) yield kept;
+    else yield* merge(kept, stored(since));
   }
 
-  async function* all(): AsyncGenerator<Frame> {
+  async function* all(): AsyncGenerator<Frame[]> {
     isLossy = isTooOld;
-    const frames = assetId === undefined ? stored(afterId ?? clock.now()) : ofAsset(assetId);
-    for await (const frame of frames) {
-      const isNew = frame.ts > Math.max(seenTs, shownAfter);
-      seenTs = Math.max(seenTs, frame.ts);
-      if (isNew) yield frame;
+    const read = assetId === undefined ? stored(afterId ?? clock.now()) : ofAsset(assetId);
+    for await (const frames of read) {
+      yield frames.filter(({ ts }) => {
+        const isNew = ts > Math.max(seenTs, shownAfter);
+        seenTs = Math.max(seenTs, ts);
+        return isNew;
+      });
     }
   }
 
-  return { frames: all(), isLossy: () => isLossy, seenTs: () => seenTs };
+  return { frames: all(), isLossy: () => isLossy, seenTs: () => seenTs, begin: () => begin };
 }
 
 /** Frames of what a topic missed since its newest one, or since it was opened. @throws as readMissed. */
@@ -126,20 +124,9 @@ export async function* readGap(
   signal: AbortSignal,
 ): AsyncGenerator<Frame> {
   const since = topic.lastTs === 0 ? topic.openedTs : topic.lastTs;
-  const stored = withDeadline(ports.replayFacts(topic.projectId, '*', since - skewMs, signal), clock);
-  for await (const frame of toFrames(stored)) if (frame.ts > since) yield frame;
-}
-
-async function readDocument(
-  ports: ReplayPorts,
-  projectId: string,
-  assetId: string,
-  signal: AbortSignal,
-): Promise<Frame[]> {
-  const facts = await ports.assetFacts(assetId, signal);
-  return facts
-    .map((fact) => toFrame({ ...fact, asset_id: assetId, project_id: projectId }))
-    .filter((frame) => frame !== undefined);
+  for await (const frame of readStored(ports, clock, topic, undefined, since, signal)) {
+    if (frame.ts > since) yield frame;
+  }
 }
 
 function ofCurrentRun(frames: Frame[]): Frame[] {
@@ -147,48 +134,19 @@ function ofCurrentRun(frames: Frame[]): Frame[] {
   return frames.filter((frame) => frame.run === run);
 }
 
-async function* toFrames(facts: AsyncIterable<unknown>): AsyncGenerator<Frame> {
-  for await (const fact of facts) {
-    const frame = toFrame(fact);
-    if (frame) yield frame;
-  }
-}
-
 /** Both in order of ts; what is in both comes once. */
-async function* merge(kept: Frame[], stored: AsyncIterable<Frame>): AsyncGenerator<Frame> {
+async function* merge(kept: Frame[], stored: AsyncIterable<Frame[]>): AsyncGenerator<Frame[]> {
   let n = 0;
-  for await (const frame of stored) {
-    for (let next = kept[n]; next && next.ts <= frame.ts; next = kept[n]) {
-      if (next.ts < frame.ts) yield next;
-      n += 1;
+  for await (const some of stored) {
+    const merged: Frame[] = [];
+    for (const frame of some) {
+      for (let next = kept[n]; next && next.ts <= frame.ts; next = kept[n]) {
+        if (next.ts < frame.ts) merged.push(next);
+        n += 1;
+      }
+      merged.push(frame);
     }
-    yield frame;
+    yield merged;
   }
-  yield* kept.slice(n);
-}
-
-async function* withDeadline(facts: AsyncIterable<unknown>, clock: Clock): AsyncGenerator<unknown> {
-  const iterator = facts[Symbol.asyncIterator]();
-  try {
-    for (;;) {
-      const { done, value } = await within(iterator.next(), maxReadMs, clock);
-      if (done) return;
-      yield value;
-    }
-  } finally {
-    // Not waited for: one that stands still never answers.
-    void iterator.return?.()?.catch(() => undefined);
-  }
-}
-
-/** Waits for a promise, at most some ms. @throws what it throws, and when the time is over. */
-export function within<Result>(
-  promise: Promise<Result>,
-  ms: number,
-  clock: Pick<Clock, 'after'>,
-): Promise<Result> {
-  return new Promise((resolve, reject) => {
-    const cancel = clock.after(ms, () => reject(new Error(`no answer within ${ms} ms`)));
-    promise.then(resolve, reject).finally(cancel);
-  });
+  yield kept.slice(n);
 }

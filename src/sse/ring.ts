@@ -13,7 +13,8 @@ export type Slice = { bytes: Buffer | undefined; next: number; lastTs: number };
 
 /** @param maxBytes bound of all frames' bytes; the newest frame stays even when it alone is larger. */
 export function createRing(maxFrames: number, maxBytes: number) {
-  const slots: (Frame | undefined)[] = new Array(maxFrames);
+  // Grows with the first frames: most projects never fill it.
+  const slots: (Frame | undefined)[] = [];
   let start = 0;
   let end = 0;
   let bytes = 0;

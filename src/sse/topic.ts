@@ -7,8 +7,9 @@
 import { sse } from '../../schemas/limits.ts';
 import type { Clock } from './clock.ts';
 import { type Frame, toFrame } from './frame.ts';
-import { filterKey, type Listener, send, wants } from './listener.ts';
+import { type Filter, filterKey, type Group, type Listener, send, wants } from './listener.ts';
 import { createRing, join, type Ring } from './ring.ts';
+import type { DocumentRead, Page } from './stored.ts';
 
 export type Topic = {
   readonly projectId: string;
@@ -26,10 +27,31 @@ export type Topic = {
   isReady: boolean;
   /** Facts that arrive while missed ones are being read. */
   held: Frame[] | undefined;
-  /** Listeners of the whole project, and of single assets. */
-  all: Set<Listener>;
-  byAsset: Map<string, Set<Listener>>;
+  /** What is read of what is stored, by asset, `*` for all: see stored.ts. */
+  pages: Map<string, Page>;
+  documents: Map<string, DocumentRead>;
+  /** What is being given to the live listeners just now. */
+  batch: Batch | undefined;
+  /** Groups of listeners by what they are shown; among them those of the whole project, and of single assets. */
+  groups: Map<string, Group>;
+  all: Set<Group>;
+  byAsset: Map<string, Set<Group>>;
   stop(): void;
+};
+
+/** Frames on their way to the live listeners, some listeners at a time. */
+type Batch = {
+  from: number;
+  end: number;
+  frames: readonly Frame[];
+  firstTs: number;
+  lastTs: number;
+  /** Groups that have not got everything; the last of them is at work. */
+  groups: Group[];
+  /** How many of its listeners are left. */
+  left: number;
+  /** What it is shown of the batch. */
+  bytes: Buffer | undefined;
 };
 
 export type TopicPorts = {
@@ -66,9 +88,16 @@ export function openTopic(
       topic.completeAfterTs = clock.now() + maxClockSkewMs;
     }),
     held: undefined,
+    pages: new Map(),
+    documents: new Map(),
+    batch: undefined,
+    groups: new Map(),
     all: new Set(),
     byAsset: new Map(),
-    stop: () => subscription.stop(),
+    stop() {
+      subscription.stop();
+      for (const page of [...topic.pages.values()]) page.drop();
+    },
   };
   // Who waits for it hears of it; nobody may.
   topic.ready.catch(() => undefined);
@@ -87,7 +116,7 @@ function addFrame(topic: Topic, frame: Frame, clock: Clock, onNew: (topic: Topic
   topic.lastTs = frame.ts;
   const { ring } = topic;
   // Nothing may leave the ring before the live listeners have it.
-  if (ring.start + ring.wouldDrop(frame.bytes.length) > topic.flushed) flush(topic, clock.monotonic());
+  if (ring.start + ring.wouldDrop(frame.bytes.length) > topic.flushed) flushAll(topic, clock.monotonic());
   ring.add(frame);
   onNew(topic);
 }
@@ -117,80 +146,142 @@ export async function fill(
   topic.isReady = true;
 }
 
-/** Gives live listeners what is new. Answers how many writes it took. */
-export function flush(topic: Topic, now: number): number {
-  const { ring, flushed: from } = topic;
-  if (from === ring.end) return 0;
-  topic.flushed = ring.end;
-  const frames: Frame[] = [];
-  for (let index = from; index < ring.end; index += 1) frames.push(ring.at(index));
-  const batch: Batch = { from, frames, joined: new Map(), now };
+/** Gives live listeners all that is new. Answers how many writes it took. */
+export function flushAll(topic: Topic, now: number): number {
   let writes = 0;
-  for (const listener of topic.all) writes += deliver(listener, batch);
-  for (const assetId of new Set(frames.map((frame) => frame.assetId))) {
-    for (const listener of topic.byAsset.get(assetId) ?? []) writes += deliver(listener, batch);
-  }
+  while (topic.batch || topic.flushed < topic.ring.end) writes += flush(topic, now, Number.POSITIVE_INFINITY);
   return writes;
 }
 
-type Batch = {
-  from: number;
-  frames: readonly Frame[];
-  /** Bytes of the whole batch by filter. */
-  joined: Map<string, Buffer | undefined>;
-  now: number;
-};
+/**
+ * Gives live listeners what is new, in a bounded number of writes, which it answers. While `topic.batch` is there
+ * afterwards, some have not got it: what comes meanwhile waits until they have.
+ */
+export function flush(topic: Topic, now: number, maxWrites: number): number {
+  if (!topic.batch && topic.flushed < topic.ring.end) topic.batch = takeBatch(topic);
+  const { batch } = topic;
+  let writes = 0;
+  while (batch && batch.groups.length > 0) {
+    writes += deliverSome(batch, now, maxWrites - writes);
+    if (writes >= maxWrites) return writes;
+  }
+  topic.batch = undefined;
+  return writes;
+}
+
+function takeBatch(topic: Topic): Batch {
+  const { ring, flushed: from } = topic;
+  const { end } = ring;
+  topic.flushed = end;
+  const frames: Frame[] = [];
+  for (let index = from; index < end; index += 1) frames.push(ring.at(index));
+  const groups = [...topic.all];
+  for (const assetId of new Set(frames.map((frame) => frame.assetId))) {
+    for (const group of topic.byAsset.get(assetId) ?? []) groups.push(group);
+  }
+  const batch: Batch = {
+    from,
+    end,
+    frames,
+    firstTs: frames[0]?.ts ?? 0,
+    lastTs: frames.at(-1)?.ts ?? 0,
+    groups,
+    left: 0,
+    bytes: undefined,
+  };
+  beginGroup(batch);
+  return batch;
+}
+
+function beginGroup(batch: Batch): void {
+  const group = batch.groups.at(-1);
+  batch.left = group?.listeners.length ?? 0;
+  batch.bytes = group && join(bytesOf(batch.frames.filter((frame) => wants(group.filter, frame))));
+}
+
+const bytesOf = (frames: readonly Frame[]): Buffer[] => frames.map(({ bytes }) => bytes);
+
+/** Goes on with the group at work; answers the number of writes. */
+function deliverSome(batch: Batch, now: number, maxWrites: number): number {
+  const listeners = batch.groups.at(-1)?.listeners ?? [];
+  let writes = 0;
+  // From behind: the place of one that leaves is taken by the last, which has been there then.
+  while (batch.left > 0) {
+    if (writes >= maxWrites) return writes;
+    batch.left = Math.min(batch.left, listeners.length) - 1;
+    const listener = listeners[batch.left];
+    if (listener) writes += deliver(listener, batch, now);
+  }
+  batch.groups.pop();
+  beginGroup(batch);
+  return writes;
+}
 
 /** Answers the number of writes, 0 or 1. */
-function deliver(listener: Listener, batch: Batch): number {
-  if (listener.state !== 'live') return 0;
-  const bytes = bytesFor(listener, batch);
-  listener.next = batch.from + batch.frames.length;
+function deliver(listener: Listener, batch: Batch, now: number): number {
+  if (listener.state !== 'live' || listener.next >= batch.end) return 0;
+  const isWhole = listener.next <= batch.from && listener.afterTs < batch.firstTs;
+  const bytes = isWhole ? batch.bytes : restOf(listener, batch);
+  listener.next = batch.end;
   if (bytes === undefined) return 0;
-  listener.afterTs = batch.frames.at(-1)?.ts ?? listener.afterTs;
-  send(listener, bytes, batch.now);
+  listener.afterTs = batch.lastTs;
+  send(listener, bytes, now);
   return 1;
 }
 
-function bytesFor(listener: Listener, { from, frames, joined }: Batch): Buffer | undefined {
-  const first = frames[0];
-  const isWhole = listener.next <= from && first !== undefined && listener.afterTs < first.ts;
-  if (!isWhole) {
-    const isNew = (frame: Frame, n: number) => from + n >= listener.next && frame.ts > listener.afterTs;
-    return join(
-      frames.filter((frame, n) => isNew(frame, n) && wants(listener.filter, frame)).map(({ bytes }) => bytes),
-    );
-  }
-  const key = filterKey(listener.filter);
-  if (!joined.has(key)) {
-    joined.set(key, join(frames.filter((frame) => wants(listener.filter, frame)).map(({ bytes }) => bytes)));
-  }
-  return joined.get(key);
+/** What a listener that has come to be live lately is still to be shown. */
+function restOf({ next, afterTs, group }: Listener, { from, frames }: Batch): Buffer | undefined {
+  const isNew = (frame: Frame, n: number) => from + n >= next && frame.ts > afterTs;
+  return join(bytesOf(frames.filter((frame, n) => isNew(frame, n) && wants(group.filter, frame))));
 }
 
-/** Adds a listener; what is flushed from now on reaches it when it is live. */
-export function addListener(topic: Topic, listener: Listener): void {
-  const { assetId } = listener.filter;
-  if (assetId === undefined) {
-    topic.all.add(listener);
-    return;
-  }
-  const same = topic.byAsset.get(assetId);
-  if (same) same.add(listener);
-  else topic.byAsset.set(assetId, new Set([listener]));
+/** The listeners of a topic that are shown the same: made when there are none. */
+export function groupOf(topic: Topic, filter: Filter): Group {
+  const key = filterKey(filter);
+  const found = topic.groups.get(key);
+  if (found) return found;
+  const group: Group = { key, topic, filter, listeners: [] };
+  topic.groups.set(key, group);
+  const { assetId } = filter;
+  if (assetId === undefined) topic.all.add(group);
+  else addTo(topic.byAsset, assetId, group);
+  return group;
+}
+
+/** Adds a listener to its group; what is flushed from now on reaches it when it is live. */
+export function addListener(listener: Listener): void {
+  listener.place = listener.group.listeners.push(listener) - 1;
 }
 
 /** Answers whether the topic has nobody left. */
-export function removeListener(topic: Topic, listener: Listener): boolean {
-  const { assetId } = listener.filter;
-  const among = assetId === undefined ? topic.all : topic.byAsset.get(assetId);
-  among?.delete(listener);
-  if (assetId !== undefined && among?.size === 0) topic.byAsset.delete(assetId);
-  return topic.all.size === 0 && topic.byAsset.size === 0;
+export function removeListener({ group, place }: Listener): boolean {
+  const { topic, listeners, key, filter } = group;
+  const last = listeners.pop();
+  if (last && place < listeners.length) {
+    listeners[place] = last;
+    last.place = place;
+  }
+  if (listeners.length === 0) {
+    topic.groups.delete(key);
+    if (filter.assetId === undefined) topic.all.delete(group);
+    else removeFrom(topic.byAsset, filter.assetId, group);
+  }
+  return topic.groups.size === 0;
 }
 
 /** Every listener of a topic, whatever it wants to see. */
 export function* listenersOf(topic: Topic): Generator<Listener> {
-  yield* topic.all;
-  for (const listeners of topic.byAsset.values()) yield* listeners;
+  for (const { listeners } of topic.groups.values()) yield* listeners;
+}
+
+function addTo<Value>(map: Map<string, Set<Value>>, key: string, value: Value): void {
+  const among = map.get(key);
+  if (among) among.add(value);
+  else map.set(key, new Set([value]));
+}
+
+function removeFrom<Value>(map: Map<string, Set<Value>>, key: string, value: Value): void {
+  const among = map.get(key);
+  among?.delete(value);
+  if (among?.size === 0) map.delete(key);
 }

@@ -2,7 +2,8 @@
 import type { Clock } from './clock.ts';
 import { createLimiter } from './limiter.ts';
 import type { Listener } from './listener.ts';
-import { type ReplayPorts, readGap, within } from './replay.ts';
+import { readGap } from './replay.ts';
+import { type ReplayPorts, within } from './stored.ts';
 import { fill, hold, listenersOf, openTopic, type Topic, type TopicPorts } from './topic.ts';
 
 export type TopicsPorts = TopicPorts &
@@ -32,7 +33,7 @@ export function createTopics(ports: TopicsPorts, clock: Clock) {
     if (topics.get(topic.projectId) === topic) topics.delete(topic.projectId);
   };
 
-  const isUsed = (topic: Topic) => topic.all.size > 0 || topic.byAsset.size > 0 || joining.has(topic);
+  const isUsed = (topic: Topic) => topic.groups.size > 0 || joining.has(topic);
 
   const release = (topic: Topic): void => {
     if (isUsed(topic) || topics.get(topic.projectId) !== topic) return;

@@ -610,12 +610,13 @@ t.test('a stop gives what is new, ends every stream in order and lets waiters go
     if (isOpen || isCut || ids[0] !== last.ts || ends !== 1) t.fail('a stream was not ended in order');
   }
   t.equal(await wait, 'timeout');
-  t.equal(await (await open()).opening, 'unavailable');
+  t.match(streams[0]?.text, /\n\nretry: 5000\n\n$/, 'with a wait of its own');
+  t.equal(await (await open()).opening, 'stopping');
   t.equal(bus.subscriptions, 0);
   t.equal(time.timers, 0);
   const refused = createConnection();
   hub.postpone(refused.response, {});
-  t.equal(refused.text, `retry: ${sse.outageRetryMs}\n\n`);
+  t.equal(refused.text, 'retry: 5000\n\n', 'sooner than in an outage');
   t.notOk(refused.isOpen);
 });
 
