@@ -2,7 +2,17 @@
 import { readdirSync } from 'node:fs';
 import { extname } from 'node:path';
 
-const helpers = ['bench', 'counter', 'cpu', 'crash', 'examples', 'fuzz', 'fuzz-requests'];
+const helpers = [
+  'bench',
+  'counter',
+  'cpu',
+  'crash',
+  'examples',
+  'fuzz',
+  'fuzz-requests',
+  'sse-rig',
+  'sse-tools',
+];
 const extension = extname(import.meta.url);
 const names = readdirSync(new URL('.', import.meta.url))
   .filter((file) => extname(file) === extension)
