@@ -4,7 +4,20 @@
  */
 import { type DestinationStream, type Logger, pino } from 'pino';
 
-export type Log = Logger;
+/** A finished request, as its line has it. */
+export type RequestLine = {
+  requestId: string;
+  method: string;
+  route: string;
+  status: number;
+  ms: number;
+  userId: string | undefined;
+};
+
+export type Log = Logger & {
+  /** The line of a request that went well: what `info` would write, put together by hand at a tenth of its cost. */
+  request(line: RequestLine): void;
+};
 
 /** Lines are written in groups: one write a line would cost more than most requests. */
 const grouped = { sync: false, minLength: 4_096, periodicFlush: 250 };
@@ -18,7 +31,54 @@ export function createLog(level: string, destination?: DestinationStream): Log {
     // Over the finished line: pino's own redaction looks only at the depths it is told, and costs four times as much.
     hooks: { streamWrite: hideSecrets },
   };
-  return pino(options, destination ?? pino.destination(grouped));
+  const grouping = destination ? undefined : createGroup();
+  const to = destination ?? pino.destination(grouped);
+  const log = pino(options, to);
+  const write = grouping ? grouping.writeTo(to) : (line: string) => void to.write(line);
+  let ts = 0;
+  let tsText = '';
+  const request = ({ requestId, method, route, status, ms, userId }: RequestLine): void => {
+    const now = Date.now();
+    if (now !== ts) tsText = `{"level":${infoLevel},"ts":${now},"requestId":"`;
+    ts = now;
+    const id = requestId.length > plainIdChars ? hideSecrets(`"${requestId}"`).slice(1, -1) : requestId;
+    const user = userId === undefined ? '' : `,"userId":"${userId}"`;
+    write(
+      `${tsText}${id}","method":"${method}","route":"${route}","status":${status},"ms":${ms}${user},"msg":"request"}\n`,
+    );
+  };
+  return Object.assign(log, { request: log.isLevelEnabled('info') ? request : () => undefined });
+}
+
+/** Number of pino's level `info`. */
+const infoLevel = 30;
+/** Longer ids were chosen by a client, and may be something that nobody should read. */
+const plainIdChars = 12;
+const maxGroupChars = 16_000;
+const maxGroupMs = 250;
+
+/** Hands lines on in groups. To be made before their destination, which must close after them. */
+function createGroup() {
+  let lines = '';
+  let timer: NodeJS.Timeout | undefined;
+  let to: DestinationStream | undefined;
+  const flush = (): void => {
+    clearTimeout(timer);
+    timer = undefined;
+    if (lines !== '') to?.write(lines);
+    lines = '';
+  };
+  process.on('exit', flush);
+  return {
+    writeTo(destination: DestinationStream): (line: string) => void {
+      to = destination;
+      return (line) => {
+        lines += line;
+        if (lines.length >= maxGroupChars) flush();
+        else timer ??= setTimeout(flush, maxGroupMs).unref();
+      };
+    },
+  };
 }
 
 /** A line of JSON without the values of secret fields and without what has the form of a secret. */

@@ -144,11 +144,17 @@ export function createSessions({ sessions, users, now, secure, maxCached = 10_00
 
 /** The session token in a Cookie header; undefined without one of its form. */
 export function tokenIn(cookieHeader: string): string | undefined {
-  for (const pair of cookieHeader.split(';')) {
-    const at = pair.indexOf('=');
-    if (at === -1 || pair.slice(0, at).trim() !== sessionCookie) continue;
-    const value = pair.slice(at + 1).trim();
-    return tokenForm.test(value) ? value : undefined;
+  // Only the pair that it stands in is taken apart: every request of a user comes by here.
+  for (let at = cookieHeader.indexOf(sessionCookie); at !== -1; ) {
+    const semicolon = cookieHeader.indexOf(';', at);
+    const end = semicolon === -1 ? cookieHeader.length : semicolon;
+    const start = at === 0 ? 0 : cookieHeader.lastIndexOf(';', at) + 1;
+    const equals = cookieHeader.indexOf('=', start);
+    if (equals >= start && equals < end && cookieHeader.slice(start, equals).trim() === sessionCookie) {
+      const value = cookieHeader.slice(equals + 1, end).trim();
+      return tokenForm.test(value) ? value : undefined;
+    }
+    at = cookieHeader.indexOf(sessionCookie, end);
   }
   return undefined;
 }

@@ -3,15 +3,8 @@ import { readdirSync } from 'node:fs';
 import { extname } from 'node:path';
 
 const helpers = [
-  'bench',
-  'counter',
-  'cpu',
-  'crash',
-  'examples',
-  'fuzz',
-  'fuzz-requests',
-  'sse-rig',
-  'sse-tools',
+  ...['bench', 'counter', 'cpu', 'crash', 'examples', 'fuzz', 'fuzz-requests'],
+  ...['nginx', 'proxy-world', 'sse-rig', 'sse-tools'],
 ];
 const extension = extname(import.meta.url);
 const names = readdirSync(new URL('.', import.meta.url))

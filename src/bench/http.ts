@@ -12,14 +12,15 @@ import uws from 'uWebSockets.js';
 import { type ChildProcess, fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
+import { openSync } from 'node:fs';
 import { connect } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import pino from 'pino';
 import { z } from 'zod';
 import { sessionCookie } from '../auth/sessions.ts';
 import { type AnyRoute, reply, route } from '../http/route.ts';
 import { startServer } from '../http/server.ts';
 import { createAccess, type HttpConfig, type Services } from '../http/services.ts';
+import { createLog } from '../log.ts';
 import type { SessionRecord } from '../store/sessions.ts';
 import type { UserRecord } from '../store/users.ts';
 
@@ -58,7 +59,10 @@ async function measure(): Promise<void> {
 type Running = { child: ChildProcess; port: number };
 
 async function start(kind: 'front' | 'bare'): Promise<Running> {
-  const child = fork(fileURLToPath(import.meta.url), [kind, token]);
+  // Its log goes where nobody reads it, through all that writes it.
+  const child = fork(fileURLToPath(import.meta.url), [kind, token], {
+    stdio: ['ignore', openSync('/dev/null', 'w'), 'inherit', 'ipc'],
+  });
   child.on('exit', (code) => {
     if (code) process.exit(code);
   });
@@ -143,7 +147,7 @@ async function startFront(known: string) {
     expiresTs: Date.now() + 3_600_000,
   };
   const user = { id: session.userId, email: 'bench@example.com', name: 'Bench', epoch: 0 } as UserRecord;
-  const log = pino(pino.destination({ dest: '/dev/null', sync: false, minLength: 4096 }));
+  const log = createLog('info');
   const config: HttpConfig = {
     baseUrl: 'http://localhost:8080',
     mode: 'development',

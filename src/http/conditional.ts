@@ -2,11 +2,11 @@
 
 /** What of a request decides how a file is answered; empty when absent. */
 export type MediaHead = {
-  isHead: boolean;
-  range: string;
-  ifRange: string;
-  ifNoneMatch: string;
-  ifModifiedSince: string;
+  readonly isHead: boolean;
+  readonly range: string;
+  readonly ifRange: string;
+  readonly ifNoneMatch: string;
+  readonly ifModifiedSince: string;
 };
 
 /** The file as it is: `etag` strong and with its quotes, `modifiedTs` unix ms of a whole second. */
@@ -21,17 +21,23 @@ export type Selection =
 
 /** Decides what a request gets of a file. What does not parse counts as not sent. */
 export function selectPart(head: MediaHead, file: FileState): Selection {
-  if (isKnown(head, file)) return { status: 304 };
-  if (head.range === '' || head.isHead || !isSameFile(head.ifRange, file)) return { status: 200 };
+  if (isKnown(head, file)) return unchanged;
+  if (head.range === '' || head.isHead || !isSameFile(head.ifRange, file)) return whole;
   return selectRange(head.range, file.total);
 }
 
+const whole: Selection = { status: 200 };
+const unchanged: Selection = { status: 304 };
+
 /** If-None-Match decides alone when it is there. */
 function isKnown({ ifNoneMatch, ifModifiedSince }: MediaHead, { etag, modifiedTs }: FileState): boolean {
+  // What browsers send: the tag as they got it.
+  if (ifNoneMatch === etag) return true;
   if (ifNoneMatch !== '') {
     const tags = ifNoneMatch.split(',').map((tag) => tag.trim().replace(/^W\//, ''));
     return tags.includes('*') || tags.includes(etag);
   }
+  if (ifModifiedSince === '') return false;
   const since = parseDate(ifModifiedSince);
   return since !== undefined && modifiedTs <= since;
 }

@@ -6,6 +6,7 @@
 import type { HttpResponse } from 'uWebSockets.js';
 import { STATUS_CODES } from 'node:http';
 import { apiErrorCode } from '../../schemas/errors.ts';
+import type { Head } from './head.ts';
 
 /** What raw routes are handed beside the response itself. */
 export type Exchange = {
@@ -19,6 +20,13 @@ export type Exchange = {
   rateLimit?: string | undefined;
   /** Aborted when the client goes away before the answer is complete. */
   readonly signal: AbortSignal;
+  /** The head of the request. */
+  readonly head: Head;
+  /**
+   * Whether the request's handler has not returned yet: until then uWebSockets.js corks by itself, and the client
+   * cannot go away.
+   */
+  readonly isInHandler: boolean;
   /** The server is stopping: end with close, begin nothing long. */
   readonly isStopping: boolean;
   /** Address of the pages on error codes, with a slash at its end. */
@@ -50,26 +58,36 @@ export type ExchangeHost = {
  */
 export class OpenExchange implements Exchange {
   readonly res: HttpResponse;
+  readonly head: Head;
   readonly requestId: string;
   /** For the log. */
   readonly method: string;
   readonly path: string;
   readonly startedAt = performance.now();
   isOpen = true;
+  isInHandler = true;
   hasBegun = false;
   rateLimit: string | undefined = undefined;
   private readonly host: ExchangeHost;
   private listeners: (() => void)[] | undefined;
   private control: AbortController | undefined;
 
-  /** To be made before anything else is done with the response. */
-  constructor(res: HttpResponse, requestId: string, method: string, path: string, host: ExchangeHost) {
+  constructor(res: HttpResponse, head: Head, method: string, path: string, host: ExchangeHost) {
     this.res = res;
-    this.requestId = requestId;
+    this.head = head;
+    this.requestId = head.requestId;
     this.method = method;
     this.path = path;
     this.host = host;
-    res.onAborted(() => this.abort());
+  }
+
+  /**
+   * To be called when the request's handler returns. Nobody can go away before: what is answered at once is not
+   * listened to, which costs more than the rest of a small answer.
+   */
+  leaveHandler(): void {
+    this.isInHandler = false;
+    if (this.isOpen) this.res.onAborted(() => this.abort());
   }
 
   get isStopping(): boolean {
@@ -94,7 +112,7 @@ export class OpenExchange implements Exchange {
     this.listeners.push(listener);
   }
 
-  done(status: number, fields: LogFields = {}): void {
+  done(status: number, fields: LogFields = noFields): void {
     if (!this.isOpen) return;
     this.isOpen = false;
     this.host.finished(this, status, fields);
@@ -107,51 +125,141 @@ export class OpenExchange implements Exchange {
   }
 }
 
+const noFields: LogFields = {};
 const goneText = 'the client went away';
 
 /**
- * Writes the status line, X-Request-Id and headers. To be called inside a cork or the handler itself.
+ * Writes the status line, X-Request-Id, headers, and a block of more of them as `toBlock` makes it. To be called
+ * inside a cork or the handler itself.
  *
  * @throws before anything is written, when a value has a line break.
  */
-export function writeHead(exchange: Exchange, status: number, headers: Record<string, string> = {}): void {
-  const { res, requestId, rateLimit } = exchange;
-  for (const name in headers) {
-    // Before the first byte: a failure can then still be answered.
-    if (lineBreak.test(headers[name] ?? '')) throw new Error(`the header ${name} has a line break`);
-  }
+export function writeHead(
+  exchange: Exchange,
+  status: number,
+  headers?: Record<string, string>,
+  block = '',
+): void {
+  const { res, rateLimit } = exchange;
+  let lines = exchange.requestId;
+  if (rateLimit !== undefined) lines += `\r\nRateLimit-Policy: ${rateLimit}`;
+  // Before the first byte: a failure can then still be answered.
+  if (headers) lines += toBlock(headers);
   exchange.hasBegun = true;
-  res.writeStatus(`${status} ${STATUS_CODES[status] ?? 'Unknown'}`);
-  res.writeHeader('X-Request-Id', requestId);
-  if (rateLimit !== undefined) res.writeHeader('RateLimit-Policy', rateLimit);
-  for (const name in headers) res.writeHeader(name, headers[name] ?? '');
+  if (status !== ok) res.writeStatus(statusLines.get(status) ?? `${status} Unknown`);
+  // All of them as the value of the first: each call costs more than its bytes.
+  res.writeHeader('X-Request-Id', lines + block);
 }
 
-/** What every JSON answer says about itself, as one block: see answerJson. */
-const jsonHeaders = 'application/json\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff';
+/** Headers as lines, each after a line break. @throws when a value has one itself. */
+export function toBlock(headers: Record<string, string>): string {
+  let lines = '';
+  for (const name in headers) {
+    const value = headers[name] ?? '';
+    if (lineBreak.test(value)) throw new Error(`the header ${name} has a line break`);
+    lines += `\r\n${name}: ${value}`;
+  }
+  return lines;
+}
+
+const ok = 200;
+const statusLines = new Map(
+  Object.entries(STATUS_CODES).map(([status, text]) => [Number(status), `${status} ${text}`]),
+);
+
+/** What every JSON answer says about itself. */
+const jsonBlock =
+  '\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff';
 
 /**
  * Answers with JSON, or without a body when there is none, and ends the exchange. Does nothing when the client
  * has gone.
  */
-export function answerJson(
-  exchange: Exchange,
-  { status, body, headers }: Answer,
-  options: { isHead?: boolean; close?: boolean; fields?: LogFields } = {},
-): void {
+export function answerJson(exchange: Exchange, answer: Answer, options: AnswerOptions = {}): void {
   if (!exchange.isOpen) return;
-  const { res } = exchange;
+  const { status, body } = answer;
   const text = body === undefined ? undefined : textOf(status, body, exchange.errorDocs);
-  const close = options.close === true || exchange.isStopping;
-  res.cork(() => {
-    writeHead(exchange, status, headers);
-    // Constant headers in one call: each call costs more than its bytes.
-    if (text !== undefined) res.writeHeader('Content-Type', jsonHeaders);
-    if (text === undefined) endEmpty(exchange, status, close);
-    else if (options.isHead) res.endWithoutBody(Buffer.byteLength(text), close);
-    else res.end(text, close);
-  });
+  if (exchange.isInHandler) writeJson(exchange, answer, text, options);
+  else exchange.res.cork(() => writeJson(exchange, answer, text, options));
   exchange.done(status, options.fields);
+}
+
+type AnswerOptions = { isHead?: boolean; close?: boolean; fields?: LogFields };
+
+function writeJson(
+  exchange: Exchange,
+  { status, headers }: Answer,
+  text: string | undefined,
+  options: AnswerOptions,
+): void {
+  writeHead(exchange, status, headers, text === undefined ? '' : jsonBlock);
+  const close = options.close === true || exchange.isStopping;
+  if (text === undefined) endEmpty(exchange, status, close);
+  else endText(exchange, text, options.isHead === true, close);
+}
+
+function endText(exchange: Exchange, text: string, isHead: boolean, close: boolean): void {
+  if (isHead) endHead(exchange, Buffer.byteLength(text), close);
+  else exchange.res.end(text, close);
+}
+
+/**
+ * Ends the answer to a HEAD, with the length that the body would have. To uWebSockets.js an answer that it wrote the
+ * length of is complete when so many bytes were sent: it would hang up at the next request of the connection.
+ */
+export function endHead({ res, isInHandler }: Exchange, bytes: number, close: boolean): void {
+  if (!close) {
+    res.writeHeader('Content-Length', String(bytes));
+    res.endWithoutBody();
+    return;
+  }
+  // Incomplete for ever, so it insists on a listener.
+  if (isInHandler) res.onAborted(() => undefined);
+  res.endWithoutBody(bytes, close);
+}
+
+/** Headers that many answers share, as they are and as `toBlock` makes them. */
+export class HeaderSet {
+  readonly fields: Record<string, string>;
+  readonly block: string;
+
+  /** @throws when a value has a line break. */
+  constructor(fields: Record<string, string>) {
+    this.fields = fields;
+    this.block = toBlock(fields);
+  }
+}
+
+/** An answer in JSON that is always the same, made once: refusals come in floods. */
+export class FixedAnswer {
+  private readonly status: number;
+  private readonly body: unknown;
+  private readonly block: string;
+  private text = '';
+  private docs: string | undefined = undefined;
+
+  constructor(status: number, body: unknown, headers: HeaderSet) {
+    this.status = status;
+    this.body = body;
+    this.block = headers.block + jsonBlock;
+  }
+
+  /** Answers with it and ends the exchange. Does nothing when the client has gone. */
+  send(exchange: Exchange): void {
+    if (!exchange.isOpen) return;
+    if (this.docs !== exchange.errorDocs) {
+      this.docs = exchange.errorDocs;
+      this.text = textOf(this.status, this.body, exchange.errorDocs);
+    }
+    if (exchange.isInHandler) this.write(exchange);
+    else exchange.res.cork(() => this.write(exchange));
+    exchange.done(this.status);
+  }
+
+  private write(exchange: Exchange): void {
+    writeHead(exchange, this.status, undefined, this.block);
+    endText(exchange, this.text, exchange.head.isHead, exchange.isStopping);
+  }
 }
 
 /** A body as it is sent: errors name their code and the page on it (decisions 9). */

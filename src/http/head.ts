@@ -9,25 +9,33 @@ import type { HttpRequest } from 'uWebSockets.js';
 import { randomBytes } from 'node:crypto';
 import { http as limits } from '../../schemas/limits.ts';
 
-export type Head = {
+export class Head {
+  path = '';
+  /** Of raw routes: the method is HEAD. */
+  isHead = false;
   /** The client's own when it is of the form that specification 7 echoes, else a new one. */
-  requestId: string;
+  requestId = '';
   /** Header values; empty when absent. */
-  authorization: string;
-  contentEncoding: string;
-  contentType: string;
-  cookie: string;
-  forwardedFor: string;
-  origin: string;
-  secFetchSite: string;
-  userAgent: string;
+  authorization = '';
+  contentEncoding = '';
+  contentType = '';
+  cookie = '';
+  forwardedFor = '';
+  origin = '';
+  referer = '';
+  secFetchSite = '';
+  userAgent = '';
+  range = '';
+  ifRange = '';
+  ifNoneMatch = '';
+  ifModifiedSince = '';
   /** undefined when absent. */
-  idempotencyKey: string | undefined;
+  idempotencyKey: string | undefined = undefined;
   /** Announced length of the body in bytes; undefined when it comes in chunks, 0 without one. */
-  length: number | undefined;
+  length: number | undefined = 0;
   /** Why the request must be refused and its connection closed. */
-  fault: Fault | undefined;
-};
+  fault: Fault | undefined = undefined;
+}
 
 export type Fault = { status: 400 | 431; error: string };
 
@@ -46,68 +54,122 @@ const once = {
   origin: 32,
 };
 
+/**
+ * The head that is being read. One for all, since each is read in one go: what a closure for each request would
+ * cost is more than most of the reading.
+ */
+let head = new Head();
+let bytes = 0;
+let seen = 0;
+let unfit = 0;
+/** The value of Host that was last found fit: most requests have the same. */
+let lastHost = '';
+
 export function readHead(request: HttpRequest): Head {
-  const head: Head = {
-    requestId: '',
-    authorization: '',
-    contentEncoding: '',
-    contentType: '',
-    cookie: '',
-    forwardedFor: '',
-    origin: '',
-    secFetchSite: '',
-    userAgent: '',
-    idempotencyKey: undefined,
-    length: 0,
-    fault: undefined,
-  };
-  const path = request.getUrl();
-  let bytes = path.length;
-  let seen = 0;
-  let unfit = 0;
-  const note = (header: number, isFit: boolean) => {
-    if (!isFit || (seen & header) !== 0) unfit |= header;
-    seen |= header;
-  };
-  request.forEach((name, value) => {
-    bytes += name.length + value.length;
-    if (value.includes(del)) unfit |= otherHeader;
-    switch (name) {
-      case 'host':
-        note(once.host, authority.test(value));
-        break;
-      case 'content-length':
-        note(once.length, digits.test(value));
-        head.length = Number(value);
-        break;
-      case 'transfer-encoding':
-        // It stands for a length: together with one, or twice, the end of the body is anybody's guess.
-        note(once.length, value.toLowerCase() === 'chunked');
-        head.length = undefined;
-        break;
-      case 'authorization':
-        note(once.authorization, true);
-        head.authorization = value;
-        break;
-      case 'idempotency-key':
-        note(once.idempotencyKey, true);
-        head.idempotencyKey = value;
-        break;
-      case 'content-type':
-        note(once.contentType, true);
-        head.contentType = value;
-        break;
-      case 'origin':
-        note(once.origin, true);
-        head.origin = value;
-        break;
-      default:
-        readField(head, name, value);
-    }
-  });
-  head.fault = findFault(path, bytes, (seen & once.host) === 0 ? unfit | once.host : unfit);
-  if (!echoed.test(head.requestId)) head.requestId = newRequestId();
+  head = new Head();
+  head.path = request.getUrl();
+  bytes = head.path.length;
+  seen = 0;
+  unfit = 0;
+  request.forEach(noteHeader);
+  head.fault = findFault(head.path, bytes, (seen & once.host) === 0 ? unfit | once.host : unfit);
+  if (head.requestId === '' || !echoed.test(head.requestId)) head.requestId = newRequestId();
   return head;
+}
+
+function noteHeader(name: string, value: string): void {
+  bytes += name.length + value.length;
+  if (value.includes(del)) unfit |= otherHeader;
+  switch (name) {
+    case 'host':
+      note(once.host, isHost(value));
+      break;
+    case 'content-length':
+      note(once.length, digits.test(value));
+      head.length = Number(value);
+      break;
+    case 'transfer-encoding':
+      // It stands for a length: together with one, or twice, the end of the body is anybody's guess.
+      note(once.length, value.toLowerCase() === 'chunked');
+      head.length = undefined;
+      break;
+    case 'authorization':
+      note(once.authorization, true);
+      head.authorization = value;
+      break;
+    case 'idempotency-key':
+      note(once.idempotencyKey, true);
+      head.idempotencyKey = value;
+      break;
+    case 'content-type':
+      note(once.contentType, true);
+      head.contentType = value;
+      break;
+    case 'origin':
+      note(once.origin, true);
+      head.origin = value;
+      break;
+    default:
+      readField(name, value);
+  }
+}
+
+/** Notes a header that may come once, and whether it is what it must be. */
+function note(header: number, isFit: boolean): void {
+  if (!isFit || (seen & header) !== 0) unfit |= header;
+  seen |= header;
+}
+
+function isHost(value: string): boolean {
+  if (value === lastHost) return true;
+  const isFit = authority.test(value);
+  if (isFit) lastHost = value;
+  return isFit;
+}
+
+function readField(name: string, value: string): void {
+  switch (name) {
+    case 'x-request-id':
+      head.requestId = value;
+      break;
+    case 'content-encoding':
+      // A second one is a second layer.
+      head.contentEncoding = joined(head.contentEncoding, value, ', ');
+      break;
+    case 'cookie':
+      // HTTP/2 clients may send several; a terminator in front of us may pass them on like that.
+      head.cookie = joined(head.cookie, value, '; ');
+      break;
+    case 'x-forwarded-for':
+      head.forwardedFor = joined(head.forwardedFor, value, ', ');
+      break;
+    case 'if-none-match':
+      head.ifNoneMatch = joined(head.ifNoneMatch, value, ', ');
+      break;
+    case 'sec-fetch-site':
+      head.secFetchSite = value;
+      break;
+    case 'user-agent':
+      head.userAgent = value;
+      break;
+    // Of these that come twice although they must not, the first one counts.
+    case 'referer':
+      head.referer ||= value;
+      break;
+    case 'range':
+      head.range ||= value;
+      break;
+    case 'if-range':
+      head.ifRange ||= value;
+      break;
+    case 'if-modified-since':
+      head.ifModifiedSince ||= value;
+      break;
+  }
+}
+
+function joined(before: string, value: string, separator: string): string {
+  return before === '' ? value : `${before}${separator}${value}`;
 }
 
 /** The one control character that the parser lets into values and paths. */
@@ -141,45 +203,17 @@ const plainPath = /^\/(?!\/)[!"$-~]*$/;
 const dotSegment = /\/(?:\.|%2e){1,2}(?:\/|$)/i;
 
 /** Random bytes are asked for in bulk: one by one they would cost more than the rest of a small request. */
-const pool = { bytes: Buffer.alloc(0), at: 0 };
+const pool = { hex: '', at: 0 };
 const poolBytes = 4096;
-const idBytes = 4;
+const idDigits = 8;
 
 /** `req_` and 8 hex characters (specification 7). */
 export function newRequestId(): string {
-  if (pool.at >= pool.bytes.length) {
-    pool.bytes = randomBytes(poolBytes);
+  if (pool.at >= pool.hex.length) {
+    pool.hex = randomBytes(poolBytes).toString('hex');
     pool.at = 0;
   }
-  const hex = pool.bytes.toString('hex', pool.at, pool.at + idBytes);
-  pool.at += idBytes;
-  return `req_${hex}`;
-}
-
-function readField(head: Head, name: string, value: string): void {
-  switch (name) {
-    case 'x-request-id':
-      head.requestId = value;
-      break;
-    case 'content-encoding':
-      // A second one is a second layer.
-      head.contentEncoding = head.contentEncoding === '' ? value : `${head.contentEncoding}, ${value}`;
-      break;
-    case 'content-type':
-      head.contentType = value;
-      break;
-    case 'cookie':
-      // HTTP/2 clients may send several; a terminator in front of us may pass them on like that.
-      head.cookie = head.cookie === '' ? value : `${head.cookie}; ${value}`;
-      break;
-    case 'x-forwarded-for':
-      head.forwardedFor = head.forwardedFor === '' ? value : `${head.forwardedFor}, ${value}`;
-      break;
-    case 'sec-fetch-site':
-      head.secFetchSite = value;
-      break;
-    case 'user-agent':
-      head.userAgent = value;
-      break;
-  }
+  const from = pool.at;
+  pool.at += idDigits;
+  return `req_${pool.hex.slice(from, pool.at)}`;
 }

@@ -1,11 +1,12 @@
 /**
- * Files of storage as they are served: what is known of each, and the bytes of small ones that are asked for
- * more than once.
+ * Files of storage as they are served: what is known of each, and the bytes of those that are asked for more than
+ * once. Bytes come in pieces, a small file in one: who sends them holds none while its reader takes none, and asks
+ * again when it does.
  *
  * A key's content never changes, so what is known of it stays true; `forget` is for what was deleted.
  */
 import { LRUCache } from 'lru-cache';
-import type { Storage, StoredObject } from '../media/storage.ts';
+import { type Storage, StorageError } from '../media/storage.ts';
 import { createLimiter } from '../sse/limiter.ts';
 
 /** A file of storage. `modifiedTs` is unix ms of a whole second. */
@@ -15,7 +16,7 @@ export type MediaFile = {
   readonly etag: string;
   readonly modifiedTs: number;
   readonly contentType: string;
-  /** Whether its bytes may be kept in memory and are read at once. */
+  /** Whether its bytes are one piece. */
   readonly isSmall: boolean;
   /** How often its bytes were asked for. */
   uses: number;
@@ -25,11 +26,19 @@ export type MediaFile = {
 
 export type MediaFiles = ReturnType<typeof createMediaFiles>;
 
-export type MediaFilesOptions = { maxCachedBytes?: number; smallBytes?: number };
+export type MediaFilesOptions = {
+  maxCachedBytes?: number;
+  /** The largest file that is one piece, and the size of the pieces of larger ones. */
+  smallBytes?: number;
+  pieceBytes?: number;
+};
 
 const defaultCachedBytes = 256 * 1024 * 1024;
 const defaultSmallBytes = 1024 * 1024;
+const defaultPieceBytes = 256 * 1024;
 const maxKnown = 50_000;
+/** Share of the memory for pieces that were read just now, whatever their file: a slow reader comes back for them. */
+const recentShare = 1 / 16;
 const maxReads = 64;
 const maxReadsWaiting = 10_000;
 const readMs = 30_000;
@@ -37,11 +46,19 @@ const readMs = 30_000;
 const usesBeforeKept = 2;
 
 export function createMediaFiles(storage: Storage, options: MediaFilesOptions = {}) {
-  const { maxCachedBytes = defaultCachedBytes, smallBytes = defaultSmallBytes } = options;
+  const {
+    maxCachedBytes = defaultCachedBytes,
+    smallBytes = defaultSmallBytes,
+    pieceBytes = defaultPieceBytes,
+  } = options;
   const known = new LRUCache<string, MediaFile>({ max: maxKnown });
   const bodies = new LRUCache<string, Buffer>({
     maxSize: maxCachedBytes,
-    sizeCalculation: ({ byteLength }) => Math.max(byteLength, 1),
+    sizeCalculation: sizeOf,
+  });
+  const recent = new LRUCache<string, Buffer>({
+    maxSize: Math.max(Math.floor(maxCachedBytes * recentShare), 1),
+    sizeCalculation: sizeOf,
   });
   const heads = new Map<string, Promise<MediaFile | undefined>>();
   const reads = new Map<string, Promise<Buffer | undefined>>();
@@ -77,9 +94,29 @@ export function createMediaFiles(storage: Storage, options: MediaFilesOptions = 
       known.delete(file.key);
       return undefined;
     }
-    const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    if (file.uses >= usesBeforeKept && known.peek(file.key) === file) bodies.set(file.key, body);
-    return body;
+    return keep(file, file.key, Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+  };
+
+  const readPiece = async (file: MediaFile, name: string, start: number): Promise<Buffer | undefined> => {
+    const end = Math.min(start + pieceBytes, file.total) - 1;
+    const bytes = await limiter.run(async () => {
+      const object = await storage.get(file.key, { start, end }, AbortSignal.timeout(readMs));
+      return object && collect(object.stream, end - start + 1);
+    });
+    if (!bytes) known.delete(file.key);
+    return bytes && keep(file, name, bytes);
+  };
+
+  const keep = (file: MediaFile, name: string, bytes: Buffer): Buffer => {
+    if (known.peek(file.key) !== file) return bytes;
+    if (file.uses >= usesBeforeKept) bodies.set(name, bytes);
+    else if (!file.isSmall) recent.set(name, bytes);
+    return bytes;
+  };
+
+  const read = (file: MediaFile, start: number): Buffer | Promise<Buffer | undefined> => {
+    const name = `${file.key}#${start}`;
+    return bodies.get(name) ?? recent.get(name) ?? shared(reads, name, () => readPiece(file, name, start));
   };
 
   return {
@@ -88,31 +125,27 @@ export function createMediaFiles(storage: Storage, options: MediaFilesOptions = 
       return known.get(key) ?? shared(heads, key, () => lookUp(key));
     },
 
-    /**
-     * The bytes of a small file; undefined when it has gone. At once where it can: several requests share one
-     * read. @throws {StorageError}
-     */
-    bytesOf(file: MediaFile): Buffer | Promise<Buffer | undefined> {
-      file.uses += 1;
-      return bodies.get(file.key) ?? shared(reads, file.key, () => readWhole(file));
-    },
+    /** Where the piece begins in which the byte at `at` is. */
+    startOfPiece: (file: MediaFile, at: number): number => (file.isSmall ? 0 : at - (at % pieceBytes)),
 
-    /** Part of a file as a stream, both ends included; undefined when it has gone. @throws {StorageError} */
-    async open(
-      file: MediaFile,
-      range: { start: number; end: number },
-      signal: AbortSignal,
-    ): Promise<StoredObject | undefined> {
-      const object = await storage.get(file.key, range, signal);
-      if (!object) known.delete(file.key);
-      return object;
+    /**
+     * The piece that begins at `start`, the whole file when it is small; undefined when it has gone. At once where
+     * it can: several requests share one read. @throws {StorageError}
+     */
+    pieceOf(file: MediaFile, start: number): Buffer | Promise<Buffer | undefined> {
+      if (!file.isSmall) return read(file, start);
+      return bodies.get(file.key) ?? shared(reads, file.key, () => readWhole(file));
     },
 
     /** Forgets files by their key or by the folder they are in, with its slash: they were deleted. */
     forget(...names: string[]): void {
       const gone = new Set(names);
-      const isGone = (key: string) => gone.has(key) || gone.has(key.slice(0, key.lastIndexOf('/') + 1));
-      for (const cache of [known, bodies]) for (const key of cache.keys()) if (isGone(key)) cache.delete(key);
+      const isGone = (name: string) => {
+        const [key = ''] = name.split('#', 1);
+        return gone.has(key) || gone.has(key.slice(0, key.lastIndexOf('/') + 1));
+      };
+      for (const cache of [known, bodies, recent])
+        for (const key of cache.keys()) if (isGone(key)) cache.delete(key);
       for (const key of heads.keys()) if (isGone(key)) goneMeanwhile.add(key);
     },
 
@@ -120,6 +153,21 @@ export function createMediaFiles(storage: Storage, options: MediaFilesOptions = 
       return { files: known.size, bodies: bodies.size, bytes: bodies.calculatedSize };
     },
   };
+}
+
+const sizeOf = ({ byteLength }: Buffer): number => Math.max(byteLength, 1);
+
+/** A stream of so many bytes as one buffer. @throws {StorageError} when it has fewer or fails. */
+async function collect(stream: AsyncIterable<Buffer>, total: number): Promise<Buffer> {
+  const bytes = Buffer.allocUnsafeSlow(total);
+  let at = 0;
+  try {
+    for await (const chunk of stream) at += chunk.copy(bytes, at);
+  } catch (cause) {
+    throw new StorageError('the stored object cannot be read', { cause });
+  }
+  if (at < total) throw new StorageError('the stored object is shorter than it was');
+  return bytes;
 }
 
 /** Runs work for a key once at a time: who asks meanwhile gets the same answer. */

@@ -6,11 +6,12 @@ import type { HttpRequest } from 'uWebSockets.js';
 import { proxy } from '../../schemas/limits.ts';
 import { StorageError } from '../media/storage.ts';
 import { LimitError } from '../sse/limiter.ts';
-import { answerJson, type Exchange, writeHead } from './exchange.ts';
+import { after } from './after.ts';
+import { answerJson, type Exchange, FixedAnswer, HeaderSet, writeHead } from './exchange.ts';
 import type { MediaFiles } from './media-files.ts';
 import { mediaSpec } from './raw-specs.ts';
 import { type RawRoute, rawRoute } from './route.ts';
-import { type MediaKind, type MediaServer, readMediaHead } from './serve-media.ts';
+import type { MediaKind, MediaServer } from './serve-media.ts';
 
 export type MediaPorts = { files: Pick<MediaFiles, 'find'>; media: MediaServer };
 
@@ -18,23 +19,19 @@ const path = '/media/:asset/:file';
 
 /** The routes of finished media. */
 export function mediaRoutes({ files, media }: MediaPorts): RawRoute[] {
-  const answer = async (req: HttpRequest, exchange: Exchange, isHead: boolean): Promise<void> => {
+  const find = (req: HttpRequest) => {
     const key = `media/${req.getParameter(0)}/${req.getParameter(1)}`;
-    const head = readMediaHead(req, isHead);
-    try {
-      const file = keyForm.test(key) ? await files.find(key) : undefined;
-      if (!file) {
-        return answerJson(
-          exchange,
-          { status: 404, body: { error: 'not found' }, headers: anyOrigin },
-          { isHead },
-        );
-      }
-      await media.serve({ exchange, head, file, kind, headers: {} });
-    } catch (cause) {
-      if (!isStorageOutage(cause) || exchange.hasBegun) throw cause;
-      answerJson(exchange, { ...unavailable, headers: { ...anyOrigin, ...unavailable.headers } }, { isHead });
-    }
+    return keyForm.test(key) ? files.find(key) : undefined;
+  };
+  const answer = (req: HttpRequest, exchange: Exchange): void | Promise<void> =>
+    after(find(req), (file) => {
+      if (!file) return notFound.send(exchange);
+      return media.serve({ exchange, file, kind, headers: noHeaders });
+    });
+  const refuse = (exchange: Exchange, cause: unknown): void => {
+    if (!isStorageOutage(cause) || exchange.hasBegun) throw cause;
+    const headers = { ...anyOrigin, ...unavailable.headers };
+    answerJson(exchange, { ...unavailable, headers }, { isHead: exchange.head.isHead });
   };
 
   return [
@@ -43,7 +40,10 @@ export function mediaRoutes({ files, media }: MediaPorts): RawRoute[] {
         method,
         path,
         ...(method === 'get' ? { summary: 'Read a finished animation or poster', ...mediaSpec } : {}),
-        handle: (_res, req, _services, exchange) => answer(req, exchange, method === 'head'),
+        handle(_res, req, _services, exchange) {
+          const answered = answer(req, exchange);
+          return answered?.catch((cause: unknown) => refuse(exchange, cause));
+        },
       }),
     ),
     rawRoute({
@@ -77,6 +77,9 @@ const anyOrigin = {
   'Access-Control-Expose-Headers': 'ETag, Content-Length, Content-Range, Accept-Ranges, X-Request-Id',
   'Cross-Origin-Resource-Policy': 'cross-origin',
 };
+
+const noHeaders = new HeaderSet({});
+const notFound = new FixedAnswer(404, { error: 'not found' }, new HeaderSet(anyOrigin));
 
 const kind: MediaKind = {
   name: 'media',

@@ -13,24 +13,25 @@ export type PaceOptions = {
   checkMs?: number;
 };
 
-type Watched = { exchange: Exchange; startedAt: number };
+/** An answer that its reader could not take at once. `startedAt` is of performance.now(). */
+export type Paced = { readonly exchange: Exchange; readonly startedAt: number };
 
 export function createPace({
   graceMs = 10_000,
   minBytesPerSecond = 8 * 1024,
   checkMs = 1_000,
 }: PaceOptions = {}) {
-  const watched = new Set<Watched>();
+  const watched = new Set<Paced>();
   let timer: NodeJS.Timeout | undefined;
 
   const check = (): void => {
     const now = performance.now();
-    for (const entry of watched) {
-      const { exchange, startedAt } = entry;
+    for (const answer of watched) {
+      const { exchange, startedAt } = answer;
       const ms = now - startedAt;
-      if (!exchange.isOpen) watched.delete(entry);
+      if (!exchange.isOpen) watched.delete(answer);
       else if (ms > graceMs && exchange.res.getWriteOffset() < (minBytesPerSecond * ms) / 1_000) {
-        watched.delete(entry);
+        watched.delete(answer);
         exchange.res.close();
       }
     }
@@ -41,13 +42,14 @@ export function createPace({
   };
 
   return {
-    /** Watches an answer that its reader could not take at once, until it is stopped or the client is gone. */
-    watch(exchange: Exchange): { stop(): void } {
-      const entry = { exchange, startedAt: performance.now() };
-      watched.add(entry);
+    /** Watches an answer until `leave`. */
+    watch(answer: Paced): void {
+      watched.add(answer);
       timer ??= setInterval(check, checkMs).unref();
-      exchange.onAborted(() => watched.delete(entry));
-      return { stop: () => void watched.delete(entry) };
+    },
+    /** The answer is complete, or its client gone. */
+    leave(answer: Paced): void {
+      watched.delete(answer);
     },
     get size() {
       return watched.size;

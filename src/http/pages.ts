@@ -7,7 +7,7 @@ import type { HttpRequest } from 'uWebSockets.js';
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
-import { type Exchange, endEmpty, writeHead } from './exchange.ts';
+import { type Exchange, endEmpty, endHead, writeHead } from './exchange.ts';
 
 export type Encoding = 'br' | 'gzip' | 'identity';
 
@@ -96,7 +96,7 @@ export async function answerPage(
       ...(encoding === 'identity' || isKnown ? {} : { 'Content-Encoding': encoding }),
     });
     if (body === undefined) endEmpty(exchange, sent, isStopping);
-    else if (head.isHead) res.endWithoutBody(body.byteLength, isStopping);
+    else if (head.isHead) endHead(exchange, body.byteLength, isStopping);
     else res.end(body, isStopping);
   });
   exchange.done(sent);

@@ -5,39 +5,39 @@
  * (400), its source (400, 403). Then it is answered with media (200, 206, 304, 416), `pending` (202), the last
  * failure (502), or why no run starts (403, 429, 503).
  */
+
 import type { HttpRequest } from 'uWebSockets.js';
+import { LRUCache } from 'lru-cache';
 import { proxy as limits } from '../../schemas/limits.ts';
 import type { RunEnd } from '../sse/run-ends.ts';
 import { isStoreOutage } from '../store/client.ts';
+import { after } from './after.ts';
 import type { Asked, AssetView, Prepared } from './asset-requests.ts';
 import { refuse as refuseRun, regenerateHint } from './assets.ts';
-import { type Answer, answerJson, type Exchange, writeHead } from './exchange.ts';
+import {
+  type Answer,
+  answerJson,
+  type Exchange,
+  FixedAnswer,
+  type HeaderSet,
+  writeHead,
+} from './exchange.ts';
 import { isStorageOutage, unavailable } from './media.ts';
 import { type MediaFiles, shared } from './media-files.ts';
 import {
   type Access,
   type AccessProject,
   anyOrigin,
+  createOriginJudge,
   invalidSignature,
-  isSignedRequest,
   isSourceAllowed,
-  judgeOrigin,
   judgeSignature,
   preflight,
+  unknownKey,
 } from './proxy-access.ts';
 import type { KnownAsset, Lookups } from './proxy-lookups.ts';
 import type { Posters } from './proxy-poster.ts';
-import {
-  decodeSource,
-  hasBase64Characters,
-  optionNames,
-  type ProxyHead,
-  type ProxyPath,
-  parseOptions,
-  parsePath,
-  parseWait,
-  readProxyHead,
-} from './proxy-request.ts';
+import { ProxyUrl, parseProxyUrl } from './proxy-request.ts';
 import { proxyForms } from './raw-specs.ts';
 import { type RawRoute, rawRoute } from './route.ts';
 import type { MediaKind, MediaServer } from './serve-media.ts';
@@ -72,21 +72,28 @@ const path = '/v1/*';
 
 /** The routes of the proxy: everything below /v1 that has no route of its own. */
 export function proxyRoutes<Project extends ProxyProject>(ports: ProxyPorts<Project>): RawRoute[] {
-  const ownOrigin = new URL(ports.config.baseUrl).origin;
-  const context: Context<Project> = { ports, ownOrigin, preparing: new Map() };
-  const handle = (req: HttpRequest, exchange: Exchange, isHead: boolean) =>
-    answer(readProxyHead(req, isHead), exchange, context);
+  const context: Context<Project> = {
+    ports,
+    judgeOrigin: createOriginJudge(new URL(ports.config.baseUrl).origin),
+    urls: new LRUCache({
+      max: maxUrls,
+      maxSize: maxUrlChars,
+      sizeCalculation: (_, line) => line.length + urlChars,
+    }),
+    preparing: new Map(),
+  };
+  const handle = (req: HttpRequest, exchange: Exchange) => answer(req, exchange, context);
   return [
     rawRoute({
       method: 'get',
       path,
       forms: proxyForms,
-      handle: (_res, req, _services, exchange) => handle(req, exchange, false),
+      handle: (_res, req, _services, exchange) => handle(req, exchange),
     }),
     rawRoute({
       method: 'head',
       path,
-      handle: (_res, req, _services, exchange) => handle(req, exchange, true),
+      handle: (_res, req, _services, exchange) => handle(req, exchange),
     }),
     rawRoute({
       method: 'options',
@@ -100,196 +107,186 @@ export function proxyRoutes<Project extends ProxyProject>(ports: ProxyPorts<Proj
   ];
 }
 
+/** URLs kept as they were taken apart: so many, with so many characters, each counted with some for what it holds. */
+const maxUrls = 50_000;
+const maxUrlChars = 20_000_000;
+const urlChars = 400;
+
 type Context<Project extends ProxyProject> = {
   ports: ProxyPorts<Project>;
-  ownOrigin: string;
+  judgeOrigin(project: Project, origin: string, referer: string): Access;
+  /** URLs that somebody was let in with, by path and query: what was found out about them is not found out again. */
+  urls: LRUCache<string, ProxyUrl>;
   /** First requests of URLs under way: those that come meanwhile share the answer. */
   preparing: Map<string, Promise<Prepared>>;
 };
 
 /** A request that may be answered. `headers` are those of CORS. */
-type Admitted<Project> = {
+type Admitted<Project extends ProxyProject> = {
+  exchange: Exchange;
+  context: Context<Project>;
   project: Project;
-  asked: { kind: 'source'; request: Asked } | { kind: 'asset'; assetId: string };
-  extension: 'mp4' | 'jpg';
-  waitMs: number;
-  headers: Record<string, string>;
+  url: ProxyUrl;
+  headers: HeaderSet;
 };
 
-/** What the request is answered with, headers of CORS included. */
-type Refused = Answer & { headers: Record<string, string> };
-
-async function answer<Project extends ProxyProject>(
-  head: ProxyHead,
+/** At once, without a promise, when everything that it takes is known. */
+function answer<Project extends ProxyProject>(
+  req: HttpRequest,
   exchange: Exchange,
   context: Context<Project>,
-): Promise<void> {
-  const { isHead } = head.media;
-  let headers = anyOrigin as Record<string, string>;
-  try {
-    const admitted = await admit(head, context);
-    if ('status' in admitted) return answerJson(exchange, admitted, { isHead });
-    headers = admitted.headers;
-    const respond = admitted.extension === 'mp4' ? answerAnimation : answerPoster;
-    await respond(admitted, head, exchange, context);
-  } catch (cause) {
-    const isPassing = isStoreOutage(cause) || isStorageOutage(cause);
-    if (exchange.hasBegun || !isPassing) throw cause;
-    const answer = { ...unavailable, headers: { ...headers, ...unavailable.headers } };
-    answerJson(exchange, answer, { isHead, fields: { err: cause } });
+): void | Promise<void> {
+  const { path } = exchange.head;
+  const query = req.getQuery() ?? '';
+  const line = query === '' ? path : `${path}?${query}`;
+  const url = context.urls.get(line) ?? parseProxyUrl(path, query);
+  if (!(url instanceof ProxyUrl)) {
+    if (url.kind === 'signature') invalidSignature.send(exchange);
+    else respond(exchange, malformed(url.reason), anyOrigin);
+    return undefined;
   }
-}
-
-// ── Admission ───────────────────────────────────────────────────────────────────────────────────
-
-async function admit<Project extends ProxyProject>(
-  head: ProxyHead,
-  context: Context<Project>,
-): Promise<Admitted<Project> | Refused> {
-  const parsed = parsePath(head.path);
-  if (!parsed) return malformed('this is neither a source nor an asset with .mp4 or .jpg');
-  const source = sourceOf(parsed, head);
-  if (!source.ok) return source.refused;
-
   const { lookups } = context.ports;
-  const found = keyForm.test(parsed.key) ? lookups.project(parsed.key) : undefined;
-  const project = found instanceof Promise ? await found : found;
-  if (!project) return { status: 403, body: { error: 'unknown project key' }, headers: anyOrigin };
-
-  const access = judge(project, parsed.key, source.value, head, context);
-  if (!access.ok) return { status: 403, body: { error: access.error }, headers: access.headers };
-  return toAdmitted(project, parsed, source.value, head, access.headers, context);
+  const found = keyForm.test(url.key) ? lookups.project(url.key) : undefined;
+  const answered = after(found, (project) =>
+    project ? admit(project, url, line, exchange, context) : unknownKey.send(exchange),
+  );
+  return answered?.catch((cause: unknown) => answerOutage(exchange, cause, anyOrigin));
 }
 
 const keyForm = /^\w{4,64}$/;
-const assetPrefix = 'asset:';
 
-/** The source as it is signed: its URL, or `asset:<asset_id>`. */
-function sourceOf(
-  { target }: ProxyPath,
-  head: ProxyHead,
-): { ok: true; value: string } | { ok: false; refused: Refused } {
-  if (target.kind === 'asset') return { ok: true, value: `${assetPrefix}${target.assetId}` };
-  if (isSignedRequest(head) && hasBase64Characters(target.text)) {
-    const { error, headers } = invalidSignature;
-    return { ok: false, refused: { status: 403, body: { error }, headers } };
-  }
-  const source = decodeSource(target.text);
-  return source.ok ? source : { ok: false, refused: malformed(source.reason) };
-}
-
-function judge<Project extends ProxyProject>(
+function admit<Project extends ProxyProject>(
   project: Project,
-  key: string,
-  source: string,
-  head: ProxyHead,
-  { ports, ownOrigin }: Context<Project>,
-): Access {
-  return isSignedRequest(head)
-    ? judgeSignature(project, key, source, head, ports.now())
-    : judgeOrigin(project, head, ownOrigin);
+  url: ProxyUrl,
+  line: string,
+  exchange: Exchange,
+  context: Context<Project>,
+): void | Promise<void> {
+  const { ports, urls } = context;
+  const { origin, referer } = exchange.head;
+  const access = url.isSigned
+    ? judgeSignature(project, url, ports.now())
+    : context.judgeOrigin(project, origin, referer);
+  if (access instanceof FixedAnswer) return access.send(exchange);
+  const fault = url.fault ?? sourceFaultOf(url, ports);
+  if (fault) return respond(exchange, malformed(fault), access);
+  if (!urls.has(line)) urls.set(line, url);
+  const admitted: Admitted<Project> = { exchange, context, project, url, headers: access };
+  const answered = url.extension === 'mp4' ? answerAnimation(admitted) : answerPoster(admitted);
+  return answered?.catch((cause: unknown) => answerOutage(exchange, cause, access));
 }
 
-function toAdmitted<Project extends ProxyProject>(
-  project: Project,
-  { target, extension }: ProxyPath,
-  source: string,
-  head: ProxyHead,
-  headers: Record<string, string>,
-  { ports }: Context<Project>,
-): Admitted<Project> | Refused {
-  const isSignedOne = isSignedRequest(head);
-  const misplaced = isSignedOne ? optionNames.find((name) => head.query.has(name)) : undefined;
-  if (misplaced) {
-    return malformed(`${misplaced} must be in the fragment of the signed source`, headers);
+/** Why the source is refused by its text; empty when it is not. */
+function sourceFaultOf<Project extends ProxyProject>(url: ProxyUrl, ports: ProxyPorts<Project>): string {
+  if (url.assetId !== undefined) return '';
+  if (url.sourceFault === undefined) {
+    const judgement = ports.judgeSource(url.source);
+    url.sourceFault = judgement.ok ? '' : `the source is refused: ${judgement.reason}`;
   }
-  const wait = parseWait(head.query);
-  if (!wait.ok) return malformed(wait.reason, headers);
-  const common = { project, extension, waitMs: wait.value, headers };
-  if (target.kind === 'asset') return { ...common, asked: { kind: 'asset', assetId: target.assetId } };
-
-  const { hash } = new URL(source);
-  const options = parseOptions(isSignedOne ? new URLSearchParams(hash.slice(1)) : head.query);
-  if (!options.ok) return malformed(options.reason, headers);
-  const judgement = ports.judgeSource(source);
-  if (!judgement.ok) return malformed(`the source is refused: ${judgement.reason}`, headers);
-  return { ...common, asked: { kind: 'source', request: { src: source, ...options.value } } };
+  return url.sourceFault;
 }
 
-function malformed(reason: string, headers: Record<string, string> = anyOrigin): Refused {
-  return { status: 400, body: { error: `malformed proxy URL: ${reason}` }, headers };
+function malformed(reason: string): Answer {
+  return { status: 400, body: { error: `malformed proxy URL: ${reason}` } };
 }
+
+/** Answers with JSON that the page may read. */
+function respond(exchange: Exchange, answer: Answer, { fields }: HeaderSet, err?: unknown): void {
+  const headers = { ...fields, ...answer.headers };
+  const options = { isHead: exchange.head.isHead, ...(err === undefined ? {} : { fields: { err } }) };
+  answerJson(exchange, { ...answer, headers }, options);
+}
+
+function answerOutage(exchange: Exchange, cause: unknown, headers: HeaderSet): void {
+  const isPassing = isStoreOutage(cause) || isStorageOutage(cause);
+  if (exchange.hasBegun || !isPassing) throw cause;
+  respond(exchange, unavailable, headers, cause);
+}
+
+const notFound: Answer = { status: 404, body: { error: 'not found' } };
 
 // ── Animations ──────────────────────────────────────────────────────────────────────────────────
 
-async function answerAnimation<Project extends ProxyProject>(
-  admitted: Admitted<Project>,
-  head: ProxyHead,
-  exchange: Exchange,
-  context: Context<Project>,
-): Promise<void> {
-  const { isHead } = head.media;
-  const { headers, waitMs } = admitted;
-  const found = await findOrPrepare(admitted, exchange.requestId, isHead, context);
-  if (!found) return answerJson(exchange, { status: 404, body: { error: 'not found' }, headers }, { isHead });
-  if ('outcome' in found) {
-    const refused = refuseRun(found, context.ports);
-    return answerJson(exchange, { ...refused, headers: { ...headers, ...headersOf(refused) } }, { isHead });
-  }
-  const asset = isHead ? found : await waitUntilSettled(found, waitMs, exchange, context);
-  if (!exchange.isOpen) return;
-  if (!asset) return answerJson(exchange, { status: 404, body: { error: 'not found' }, headers }, { isHead });
-  if (asset.status === 'failed') {
-    const body = { error: 'last generation failed', asset_id: asset.id, hint: regenerateHint(asset) };
-    return answerJson(exchange, { status: 502, body, headers }, { isHead });
-  }
-  if (!asset.media) return answerPending(asset, headers, isHead, exchange, context);
-  await serveFile(asset.media.mp4Key, kindOf(asset), headers, head, exchange, context);
+function answerAnimation<Project extends ProxyProject>(admitted: Admitted<Project>): void | Promise<void> {
+  return after(findAsset(admitted), (asset) => {
+    if (!asset?.media || asset.status === 'failed') return answerUnready(admitted, asset);
+    return serveFile(admitted, asset.media.mp4Key, kindOf(asset));
+  });
 }
 
-const headersOf = (answer: Answer): Record<string, string> => answer.headers ?? {};
+/** Of an asset that has nothing to show yet, or no more, or is not there yet. */
+async function answerUnready<Project extends ProxyProject>(
+  admitted: Admitted<Project>,
+  known: KnownAsset | undefined,
+): Promise<void> {
+  const { exchange, context, headers, url } = admitted;
+  const { isHead } = exchange.head;
+  const found = known ?? (isHead ? undefined : await prepare(admitted));
+  if (found && 'outcome' in found) return respond(exchange, refuseRun(found, context.ports), headers);
+  const asset = found && !isHead ? await waitUntilSettled(found, url.waitMs, exchange, context) : found;
+  if (!exchange.isOpen) return;
+  if (!asset) return respond(exchange, notFound, headers);
+  if (asset.status === 'failed') {
+    const body = { error: 'last generation failed', asset_id: asset.id, hint: regenerateHint(asset) };
+    return respond(exchange, { status: 502, body }, headers);
+  }
+  if (!asset.media) return answerPending(asset, admitted);
+  await serveFile(admitted, asset.media.mp4Key, kindOf(asset));
+}
 
-/** The asset, why there is no run, or undefined when there is none and none may be made. */
-async function findOrPrepare<Project extends ProxyProject>(
-  { project, asked }: Admitted<Project>,
-  requestId: string,
-  isHead: boolean,
-  context: Context<Project>,
-): Promise<KnownAsset | Exclude<Prepared, { asset: AssetView }> | undefined> {
+/** The asset that a URL means for the first time; why there is no run; undefined when it cannot be made by its id. */
+async function prepare<Project extends ProxyProject>({
+  exchange,
+  context,
+  project,
+  url,
+}: Admitted<Project>): Promise<KnownAsset | Exclude<Prepared, { asset: AssetView }> | undefined> {
+  if (url.assetId !== undefined) return undefined;
   const { ports, preparing } = context;
-  if (asked.kind === 'asset') return findOwn(asked.assetId, project, ports.lookups);
-  const { request } = asked;
-  const known = await findKnown(project, request, ports);
-  if (known || isHead) return known;
-  const prepared = await shared(preparing, nameOf(project, request), () =>
-    ports.assets.prepare(project, request, requestId),
+  const asked = askedBy(url);
+  const name = nameOf(project, asked);
+  const prepared = await shared(preparing, name, () =>
+    ports.assets.prepare(project, asked, exchange.requestId),
   );
   if (!('asset' in prepared)) return prepared;
-  ports.lookups.resolve(nameOf(project, request), prepared.asset.id);
+  ports.lookups.resolve(name, prepared.asset.id);
   // Read again: the run may have ended since, and only what is read here is told of changes.
   return ports.lookups.asset(prepared.asset.id);
 }
 
-async function findOwn<Project extends ProxyProject>(
-  assetId: string,
-  project: Project,
-  lookups: Lookups<Project>,
-): Promise<KnownAsset | undefined> {
-  const asset = await lookups.asset(assetId);
-  return asset?.projectId === project.id ? asset : undefined;
+const askedBy = ({ source, options }: ProxyUrl): Asked => ({ src: source, ...options });
+
+/** undefined: there is none. */
+type Found = KnownAsset | undefined;
+
+/** The asset that a URL means, or meant before. Makes none. */
+function findAsset<Project extends ProxyProject>({
+  context,
+  project,
+  url,
+}: Admitted<Project>): Found | Promise<Found> {
+  const { lookups } = context.ports;
+  if (url.assetId !== undefined) {
+    const found = lookups.asset(url.assetId);
+    return after(found, (asset) => (asset?.projectId === project.id ? asset : undefined));
+  }
+  if (url.meant?.projectId !== project.id) return findResolved(project, url, context);
+  return after(lookups.asset(url.meant.assetId), (asset) => asset ?? findResolved(project, url, context));
 }
 
-/** The asset that a request meant before. Makes none. */
-async function findKnown<Project extends ProxyProject>(
+/** By what requests like it meant before, here or anywhere. */
+async function findResolved<Project extends ProxyProject>(
   project: Project,
-  request: Asked,
-  { lookups, assets }: ProxyPorts<Project>,
-): Promise<KnownAsset | undefined> {
-  const name = nameOf(project, request);
-  const assetId = lookups.resolved(name) ?? (await assets.lookup(project, request))?.id;
+  url: ProxyUrl,
+  { ports: { lookups, assets } }: Context<Project>,
+): Promise<Found> {
+  const asked = askedBy(url);
+  const name = nameOf(project, asked);
+  const assetId = lookups.resolved(name) ?? (await assets.lookup(project, asked))?.id;
   if (assetId === undefined) return undefined;
   const asset = await lookups.asset(assetId);
   // It was erased: the URL may mean a new one.
+  url.meant = asset && { projectId: project.id, assetId };
   if (!asset) lookups.unresolve(name);
   else lookups.resolve(name, assetId);
   return asset;
@@ -326,88 +323,62 @@ async function waitUntilSettled<Project extends ProxyProject>(
 
 async function answerPending<Project extends ProxyProject>(
   asset: KnownAsset,
-  headers: Record<string, string>,
-  isHead: boolean,
-  exchange: Exchange,
-  { ports }: Context<Project>,
+  { exchange, context, headers }: Admitted<Project>,
 ): Promise<void> {
-  const etaMs = Math.ceil(await ports.assets.etaMs(asset));
+  const etaMs = Math.ceil(await context.ports.assets.etaMs(asset));
   const seconds = Math.ceil(etaMs / 1_000);
   const { minRetryAfterSeconds, maxRetryAfterSeconds } = limits;
-  answerJson(
-    exchange,
-    {
-      status: 202,
-      body: { status: 'pending', asset_id: asset.id, eta_seconds: Math.max(seconds, 1) },
-      headers: {
-        ...headers,
-        'Retry-After': String(Math.min(Math.max(seconds, minRetryAfterSeconds), maxRetryAfterSeconds)),
-        'X-Service-Eta-Ms': String(etaMs),
-      },
+  const answer = {
+    status: 202,
+    body: { status: 'pending', asset_id: asset.id, eta_seconds: Math.max(seconds, 1) },
+    headers: {
+      'Retry-After': String(Math.min(Math.max(seconds, minRetryAfterSeconds), maxRetryAfterSeconds)),
+      'X-Service-Eta-Ms': String(etaMs),
     },
-    { isHead },
-  );
+  };
+  respond(exchange, answer, headers);
 }
 
 // ── Posters ─────────────────────────────────────────────────────────────────────────────────────
 
-async function answerPoster<Project extends ProxyProject>(
-  admitted: Admitted<Project>,
-  head: ProxyHead,
-  exchange: Exchange,
-  context: Context<Project>,
-): Promise<void> {
-  const { ports } = context;
-  const { project, asked, headers } = admitted;
-  const { isHead } = head.media;
-  const asset =
-    asked.kind === 'asset'
-      ? await findOwn(asked.assetId, project, ports.lookups)
-      : await findKnown(project, asked.request, ports);
-  if (asset?.media) return serveFile(asset.media.posterKey, kindOf(asset), headers, head, exchange, context);
+function answerPoster<Project extends ProxyProject>(admitted: Admitted<Project>): void | Promise<void> {
+  return after(findAsset(admitted), (asset) =>
+    asset?.media
+      ? serveFile(admitted, asset.media.posterKey, kindOf(asset))
+      : answerSourcePoster(admitted, asset),
+  );
+}
 
-  const source = asked.kind === 'asset' ? asset?.src : asked.request.src;
-  if (source === undefined) {
-    return answerJson(exchange, { status: 404, body: { error: 'not found' }, headers }, { isHead });
-  }
+async function answerSourcePoster<Project extends ProxyProject>(
+  { exchange, context, project, url, headers }: Admitted<Project>,
+  asset: Found,
+): Promise<void> {
+  const { posters, media } = context.ports;
+  const source = url.assetId === undefined ? url.source : asset?.src;
+  if (source === undefined) return respond(exchange, notFound, headers);
   if (!isSourceAllowed(project, source)) {
-    return answerJson(
-      exchange,
-      { status: 403, body: { error: 'source host not allowed' }, headers },
-      { isHead },
-    );
+    return respond(exchange, { status: 403, body: { error: 'source host not allowed' } }, headers);
   }
-  const file = await (isHead
-    ? ports.posters.findMade(project.id, source)
-    : ports.posters.find(project.id, source));
-  if (!file) {
-    const body = { error: 'poster not available' };
-    return answerJson(exchange, { status: 404, body, headers }, { isHead });
-  }
-  await ports.media.serve({ exchange, head: head.media, file, kind: ready, headers });
+  const file = await (exchange.head.isHead
+    ? posters.findMade(project.id, source)
+    : posters.find(project.id, source));
+  if (!file) return respond(exchange, { status: 404, body: { error: 'poster not available' } }, headers);
+  await media.serve({ exchange, file, kind: ready, headers });
 }
 
 // ── Media ───────────────────────────────────────────────────────────────────────────────────────
 
-async function serveFile<Project extends ProxyProject>(
+function serveFile<Project extends ProxyProject>(
+  { exchange, context, headers }: Admitted<Project>,
   key: string,
   kind: MediaKind,
-  headers: Record<string, string>,
-  head: ProxyHead,
-  exchange: Exchange,
-  { ports }: Context<Project>,
-): Promise<void> {
-  const found = ports.files.find(key);
-  const file = found instanceof Promise ? await found : found;
-  if (!file) {
+): void | Promise<void> {
+  const { files, media } = context.ports;
+  return after(files.find(key), (file) => {
+    if (file) return media.serve({ exchange, file, kind, headers });
     // The asset says it is there: storage has lost it, or it is being erased.
-    return answerJson(
-      exchange,
-      { status: 404, body: { error: 'not found' }, headers },
-      { isHead: head.media.isHead, fields: { err: new Error(`storage has no ${key}`) } },
-    );
-  }
-  await ports.media.serve({ exchange, head: head.media, file, kind, headers });
+    return respond(exchange, notFound, headers, new Error(`storage has no ${key}`));
+  });
 }
 
 const kindOf = ({ status }: KnownAsset): MediaKind => (status === 'pending' ? regenerating : ready);

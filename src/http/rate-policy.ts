@@ -45,8 +45,16 @@ export function rateLines(services: Pick<Services, 'config'>, policy: RatePolicy
   return `${policyField(services, policy)}\r\nRateLimit: ${limitField(policy, turn)}`;
 }
 
-function policyField({ config }: Pick<Services, 'config'>, { name, perMinute }: RatePolicy): string {
-  return `"${name}";q=${perMinute * (config.rateLimitFactor ?? 1)};w=60`;
+/** The factor is the same for all of a process, so each policy has one text. */
+const policyFields = new Map<RatePolicy, { factor: number; text: string }>();
+
+function policyField({ config }: Pick<Services, 'config'>, policy: RatePolicy): string {
+  const factor = config.rateLimitFactor ?? 1;
+  const known = policyFields.get(policy);
+  if (known?.factor === factor) return known.text;
+  const text = `"${policy.name}";q=${policy.perMinute * factor};w=60`;
+  policyFields.set(policy, { factor, text });
+  return text;
 }
 
 function limitField({ name }: RatePolicy, { remaining, resetMs }: Turn): string {

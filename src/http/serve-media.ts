@@ -1,12 +1,10 @@
 /**
- * Answers with a file: whole or in part, from memory or as a stream from storage, as fast as its reader takes it
- * and not slower than a reader may be.
+ * Answers with a file: whole or in part, piece by piece, as fast as its reader takes it and not slower than a
+ * reader may be.
  */
-
-import type { HttpRequest } from 'uWebSockets.js';
-import type { Readable } from 'node:stream';
-import { type MediaHead, type Selection, selectPart } from './conditional.ts';
-import { answerJson, type Exchange, writeHead } from './exchange.ts';
+import { after } from './after.ts';
+import { type Selection, selectPart } from './conditional.ts';
+import { answerJson, type Exchange, endHead, type HeaderSet, toBlock, writeHead } from './exchange.ts';
 import type { MediaFile, MediaFiles } from './media-files.ts';
 import type { Pace } from './pace.ts';
 
@@ -15,167 +13,159 @@ export type MediaKind = { name: string; headers: Record<string, string> };
 
 export type MediaAnswer = {
   exchange: Exchange;
-  head: MediaHead;
   file: MediaFile;
   kind: MediaKind;
   /** Headers of this answer alone. */
-  headers: Record<string, string>;
+  headers: HeaderSet;
 };
 
 export type MediaServer = ReturnType<typeof createMediaServer>;
 
-/** Reads what matters of a request: to be called before anything is awaited. */
-export function readMediaHead(req: HttpRequest, isHead: boolean): MediaHead {
-  return {
-    isHead,
-    range: req.getHeader('range'),
-    ifRange: req.getHeader('if-range'),
-    ifNoneMatch: req.getHeader('if-none-match'),
-    ifModifiedSince: req.getHeader('if-modified-since'),
-  };
-}
-
 export function createMediaServer(files: MediaFiles, pace: Pace) {
-  /** @throws what storage throws before the first byte; afterwards a failure cuts the answer off. */
+  /**
+   * At once when the bytes are in memory. @throws what storage throws before the first byte; afterwards a failure
+   * cuts the answer off.
+   */
   const serve = (answer: MediaAnswer): void | Promise<void> => {
-    const { exchange, head, file } = answer;
+    const { exchange, file } = answer;
     if (!exchange.isOpen) return;
-    const part = selectPart(head, file);
-    if (part.status === 304) return answerUnchanged(answer);
+    const part = selectPart(exchange.head, file);
+    if (part.status === 304 || exchange.head.isHead) return answerWithoutBody(answer, part.status);
     if (part.status === 416) return answerUnsatisfied(answer);
-    if (head.isHead) return answerHead(answer);
-    if (!file.isSmall) return stream(answer, part);
-    const bytes = files.bytesOf(file);
-    if (!(bytes instanceof Promise)) return sendBytes(answer, part, bytes);
-    return bytes.then((read) => (read ? sendBytes(answer, part, read) : answerGone(answer)));
+    file.uses += 1;
+    const range = part.status === 206 ? part : { start: 0, end: file.total - 1 };
+    const start = files.startOfPiece(file, range.start);
+    return after(files.pieceOf(file, start), (piece) => {
+      if (!exchange.isOpen) return;
+      if (!piece) answerGone(answer);
+      else if (exchange.isInHandler) begin(answer, part, range, piece, start);
+      else exchange.res.cork(() => begin(answer, part, range, piece, start));
+    });
   };
 
-  const sendBytes = (answer: MediaAnswer, part: Part, bytes: Buffer): void => {
-    const { exchange } = answer;
-    if (!exchange.isOpen) return;
-    const body = part.status === 206 ? bytes.subarray(part.start, part.end + 1) : bytes;
-    const { res } = exchange;
-    let isDone = false;
-    res.cork(() => {
-      writeMediaHead(answer, part);
-      isDone = res.tryEnd(body, body.byteLength)[1];
-    });
+  /** Sends the head and the first piece, which is all of most files. */
+  const begin = (answer: MediaAnswer, part: Part, { start, end }: Range, piece: Buffer, at: number): void => {
+    const { exchange, file } = answer;
+    writeMediaHead(answer, part);
+    const total = end - start + 1;
+    const [isTaken, isDone] = exchange.res.tryEnd(piece.subarray(start - at, end + 1 - at), total);
     if (isDone) {
       exchange.done(part.status);
       return;
     }
-    const watched = pace.watch(exchange);
-    res.onWritable((offset) => {
-      let isTaken = false;
-      res.cork(() => {
-        [isTaken, isDone] = res.tryEnd(body.subarray(offset), body.byteLength);
-      });
-      if (isDone) {
-        watched.stop();
-        exchange.done(part.status);
-      }
-      return isTaken;
-    });
-  };
-
-  const stream = async (answer: MediaAnswer, part: Part): Promise<void> => {
-    const { exchange, file } = answer;
-    const range = part.status === 206 ? part : { start: 0, end: file.total - 1 };
-    const object = await files.open(file, range, exchange.signal);
-    if (!exchange.isOpen) {
-      object?.stream.destroy();
-      return;
-    }
-    if (!object) return answerGone(answer);
-    exchange.res.cork(() => writeMediaHead(answer, part));
-    sendStream(exchange, object.stream, object.bytes, part.status);
-  };
-
-  const sendStream = (exchange: Exchange, source: Readable, total: number, status: number): void => {
-    const { res } = exchange;
-    const watched = pace.watch(exchange);
-    /** What the connection has not taken yet, and where in the body it begins. */
-    let chunk: Buffer = Buffer.alloc(0);
-    let chunkAt = 0;
-    let received = 0;
-
-    /** Answers whether the connection takes more. */
-    const push = (bytes: Buffer): boolean => {
-      let isTaken = false;
-      let isDone = false;
-      res.cork(() => {
-        [isTaken, isDone] = res.tryEnd(bytes, total);
-      });
-      if (isDone) {
-        watched.stop();
-        exchange.done(status);
-        source.destroy();
-      }
-      return isTaken;
-    };
-
-    source.on('data', (data: Buffer) => {
-      if (!exchange.isOpen) return;
-      chunk = data;
-      received += data.byteLength;
-      chunkAt = res.getWriteOffset();
-      if (!push(data)) source.pause();
-    });
-    res.onWritable((offset) => {
-      const isTaken = push(chunk.subarray(offset - chunkAt));
-      if (isTaken && exchange.isOpen) source.resume();
-      return isTaken;
-    });
-    const cut = (cause?: unknown) => {
-      watched.stop();
-      if (!exchange.isOpen) return;
-      // The length is out: only a cut tells the client that this is not all.
-      exchange.done(status, { err: cause ?? new Error('the stored object is shorter than it was') });
-      res.close();
-    };
-    source.on('error', cut);
-    source.on('end', () => {
-      if (received < total) cut();
-    });
-    exchange.onAborted(() => {
-      watched.stop();
-      source.destroy();
-    });
+    const sending = new Sending(exchange, file, start, end, part.status, files, pace);
+    pace.watch(sending);
+    exchange.onAborted(() => pace.leave(sending));
+    exchange.res.onWritable(() => sending.goOn());
+    if (isTaken) sending.goOn();
   };
 
   return { serve };
 }
 
+type Range = { start: number; end: number };
 type Part = Extract<Selection, { status: 200 | 206 }>;
+
+/** A body on its way to its reader. It holds no bytes: those it sends next are looked for when they are taken. */
+class Sending {
+  readonly exchange: Exchange;
+  readonly startedAt = performance.now();
+  private readonly file: MediaFile;
+  private readonly start: number;
+  private readonly end: number;
+  private readonly status: number;
+  private readonly files: MediaFiles;
+  private readonly pace: Pace;
+  private isReading = false;
+
+  constructor(
+    exchange: Exchange,
+    file: MediaFile,
+    start: number,
+    end: number,
+    status: number,
+    files: MediaFiles,
+    pace: Pace,
+  ) {
+    this.exchange = exchange;
+    this.file = file;
+    this.start = start;
+    this.end = end;
+    this.status = status;
+    this.files = files;
+    this.pace = pace;
+  }
+
+  /** Sends until the connection takes no more or bytes have to be read. Answers whether it takes more. */
+  goOn(): boolean {
+    const { exchange, file, files } = this;
+    while (exchange.isOpen && !this.isReading) {
+      const start = files.startOfPiece(file, this.start + exchange.res.getWriteOffset());
+      const piece = files.pieceOf(file, start);
+      if (piece instanceof Promise) this.read(piece, start);
+      else if (!this.push(piece, start)) return false;
+    }
+    return true;
+  }
+
+  private read(reading: Promise<Buffer | undefined>, start: number): void {
+    this.isReading = true;
+    reading
+      .then((piece) => {
+        this.isReading = false;
+        if (!this.exchange.isOpen) return;
+        if (!piece) throw new Error('the stored object has gone');
+        if (this.push(piece, start)) this.goOn();
+      })
+      .catch((cause: unknown) => this.cut(cause));
+  }
+
+  /** Sends what is left of a piece. Answers whether the connection takes more. */
+  private push(piece: Buffer, pieceStart: number): boolean {
+    const { exchange, start, end } = this;
+    const { res } = exchange;
+    const at = start + res.getWriteOffset();
+    let isTaken = false;
+    let isDone = false;
+    res.cork(() => {
+      [isTaken, isDone] = res.tryEnd(piece.subarray(at - pieceStart, end + 1 - pieceStart), end - start + 1);
+    });
+    if (isDone) {
+      this.pace.leave(this);
+      exchange.done(this.status);
+    }
+    return isTaken;
+  }
+
+  /** The length is out: only a cut tells the client that this is not all. */
+  private cut(cause: unknown): void {
+    const { exchange, pace, status } = this;
+    pace.leave(this);
+    if (!exchange.isOpen) return;
+    exchange.done(status, { err: cause });
+    exchange.res.close();
+  }
+}
 
 function writeMediaHead(answer: MediaAnswer, part: Part): void {
   const { exchange, headers, file } = answer;
-  writeHead(exchange, part.status, headers);
-  const { res } = exchange;
-  if (part.status === 206) res.writeHeader('Content-Range', `bytes ${part.start}-${part.end}/${file.total}`);
-  res.writeHeader('Content-Type', blockOf(answer));
+  const block = headers.block + blockOf(answer);
+  const range = part.status === 206 ? `\r\nContent-Range: bytes ${part.start}-${part.end}/${file.total}` : '';
+  writeHead(exchange, part.status, undefined, block + range);
 }
 
-function answerHead(answer: MediaAnswer): void {
+/** 304, or a HEAD: its range does not count. */
+function answerWithoutBody(answer: MediaAnswer, selected: Selection['status']): void {
   const { exchange, headers, file } = answer;
-  const { res } = exchange;
-  res.cork(() => {
-    writeHead(exchange, 200, headers);
-    res.writeHeader('Content-Type', blockOf(answer));
-    res.endWithoutBody(file.total);
-  });
-  exchange.done(200);
-}
-
-function answerUnchanged(answer: MediaAnswer): void {
-  const { exchange, headers } = answer;
-  const { res } = exchange;
-  res.cork(() => {
-    writeHead(exchange, 304, headers);
-    res.writeHeader('Content-Type', blockOf(answer));
-    res.endWithoutBody();
-  });
-  exchange.done(304);
+  const status = selected === 304 ? 304 : 200;
+  const write = (): void => {
+    writeHead(exchange, status, undefined, headers.block + blockOf(answer));
+    if (status === 304) exchange.res.endWithoutBody();
+    else endHead(exchange, file.total, false);
+  };
+  if (exchange.isInHandler) write();
+  else exchange.res.cork(write);
+  exchange.done(status);
 }
 
 function answerUnsatisfied({ exchange, headers, file, kind }: MediaAnswer): void {
@@ -183,27 +173,28 @@ function answerUnsatisfied({ exchange, headers, file, kind }: MediaAnswer): void
   answerJson(exchange, {
     status: 416,
     body: { error: 'range not satisfiable' },
-    headers: { ...fixed, ...headers, 'Content-Range': `bytes */${file.total}` },
+    headers: { ...fixed, ...headers.fields, 'Content-Range': `bytes */${file.total}` },
   });
 }
 
 /** The object was deleted between being looked up and being read. */
 function answerGone({ exchange, headers, kind }: MediaAnswer): void {
   const { 'Cache-Control': _, 'X-Content-Type-Options': __, ...fixed } = kind.headers;
-  answerJson(exchange, { status: 404, body: { error: 'not found' }, headers: { ...fixed, ...headers } });
+  const answer = { status: 404, body: { error: 'not found' }, headers: { ...fixed, ...headers.fields } };
+  answerJson(exchange, answer);
 }
 
-/** The value of Content-Type and, after line breaks, all headers that depend on file and kind alone. */
+/** All headers that depend on file and kind alone. */
 function blockOf({ file, kind }: MediaAnswer): string {
   const known = file.headers.get(kind.name);
   if (known !== undefined) return known;
-  const lines = Object.entries({
+  const block = toBlock({
+    'Content-Type': file.contentType,
     ETag: file.etag,
     'Last-Modified': new Date(file.modifiedTs).toUTCString(),
     'Accept-Ranges': 'bytes',
     ...kind.headers,
-  }).map(([name, value]) => `${name}: ${value}`);
-  const block = [file.contentType, ...lines].join('\r\n');
+  });
   file.headers.set(kind.name, block);
   return block;
 }

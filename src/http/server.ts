@@ -15,6 +15,7 @@ import { StorageError } from '../media/storage.ts';
 import type { Turn } from '../quota/rate-limit.ts';
 import { isStoreOutage } from '../store/client.ts';
 import { addressOf } from './address.ts';
+import { after } from './after.ts';
 import { type Body, type BodyTimes, collectBody, SlowBodyError, streamBody } from './body.ts';
 import { type Credential, findSession, readCredential, unauthorized } from './credential.ts';
 import {
@@ -146,19 +147,17 @@ function toPattern(path: string): string {
 
 function handleRest(res: HttpResponse, req: HttpRequest, context: Context, answer: Answer): void {
   const head = readHead(req);
-  const exchange = context.running.open(res, head.requestId, 'none', req.getMethod());
+  const exchange = context.running.open(res, head, 'none', req.getMethod());
   const isHead = req.getMethod() === 'head';
   const isOptions = req.getMethod() === 'options' && answer.status === 405;
-  if (head.fault) {
-    refuse(exchange, head.fault, isHead);
-    return;
-  }
-  answerJson(exchange, isOptions ? { status: 204, headers: answer.headers ?? {} } : answer, { isHead });
+  if (head.fault) refuse(exchange, head.fault, isHead);
+  else answerJson(exchange, isOptions ? { status: 204, headers: answer.headers ?? {} } : answer, { isHead });
 }
 
 function handleRaw(route: RawRoute, res: HttpResponse, req: HttpRequest, context: Context): void {
   const head = readHead(req);
-  const exchange = context.running.open(res, head.requestId, route.path, route.method);
+  head.isHead = route.method === 'head';
+  const exchange = context.running.open(res, head, route.path, route.method);
   if (head.fault) {
     refuse(exchange, head.fault, route.method === 'head');
     return;
@@ -169,6 +168,7 @@ function handleRaw(route: RawRoute, res: HttpResponse, req: HttpRequest, context
   } catch (cause) {
     answerFailure(exchange, cause);
   }
+  exchange.leaveHandler();
 }
 
 /** What is read of a JSON request before its handler returns to uWebSockets.js. */
@@ -182,6 +182,8 @@ type Incoming = {
   stream: ReturnType<typeof streamBody> | undefined;
   isHead: boolean;
   context: Context;
+  /** Who asks, once it is known; for the log. */
+  userId: string | undefined;
 };
 
 function handleJson(
@@ -192,7 +194,7 @@ function handleJson(
   isHead: boolean,
 ): void {
   const head = readHead(req);
-  const exchange = context.running.open(res, head.requestId, route.path, isHead ? 'head' : route.method);
+  const exchange = context.running.open(res, head, route.path, isHead ? 'head' : route.method);
   if (head.fault) {
     refuse(exchange, head.fault, isHead);
     return;
@@ -202,8 +204,8 @@ function handleJson(
     route,
     head,
     exchange,
-    params: route.params.map((_, index) => req.getParameter(index)),
-    query: req.getQuery() ?? '',
+    params: route.params.length === 0 ? noParams : route.params.map((_, index) => req.getParameter(index)),
+    query: route.query || route.idempotent ? (req.getQuery() ?? '') : '',
     stream: route.stream ? streamBody(exchange, head, context.bodyTimes) : undefined,
     body:
       route.stream || route.method === 'get'
@@ -211,29 +213,54 @@ function handleJson(
         : collectBody(exchange, head.length, limits.maxJsonBytes, context.bodyTimes),
     isHead,
     context,
+    userId: undefined,
   };
-  answer(incoming).catch((cause: unknown) => answerFailure(exchange, cause));
-}
-
-async function answer(incoming: Incoming): Promise<void> {
-  const { exchange, isHead, stream } = incoming;
-  const fields: { userId?: string | undefined } = {};
-  let outcome: Answer & { close?: boolean };
-  let err: unknown;
   try {
-    outcome = await judge(incoming, fields);
+    answer(incoming);
   } catch (cause) {
-    outcome = toAnswer(cause);
-    err = cause;
+    answerFailure(exchange, cause);
   }
-  const close = outcome.close === true || (stream !== undefined && !(await stream.finish()));
-  answerJson(exchange, outcome, { isHead, close, fields: err === undefined ? fields : { ...fields, err } });
+  exchange.leaveHandler();
 }
 
-async function judge(
-  incoming: Incoming,
-  fields: { userId?: string | undefined },
-): Promise<Answer & { close?: boolean }> {
+const noParams: string[] = [];
+
+/** Answers at once where nothing has to be waited for: most reads of a signed-in user. */
+function answer(incoming: Incoming): void {
+  let outcome: Refused | Promise<Refused>;
+  try {
+    outcome = judge(incoming);
+  } catch (cause) {
+    outcome = Promise.reject(cause);
+  }
+  if (outcome instanceof Promise || incoming.stream) answerLater(incoming, Promise.resolve(outcome));
+  else send(incoming, outcome);
+}
+
+function answerLater(incoming: Incoming, outcome: Promise<Refused>): void {
+  outcome
+    .then(
+      (answer) => finish(incoming, answer),
+      (cause: unknown) => finish(incoming, toAnswer(cause), cause),
+    )
+    .catch((cause: unknown) => answerFailure(incoming.exchange, cause));
+}
+
+/** Answers once a streamed body has been dealt with. */
+async function finish(incoming: Incoming, answer: Refused, err?: unknown): Promise<void> {
+  const { stream } = incoming;
+  const close = answer.close === true || (stream !== undefined && !(await stream.finish()));
+  send(incoming, close ? { ...answer, close } : answer, err);
+}
+
+function send({ exchange, isHead, userId }: Incoming, answer: Refused, err?: unknown): void {
+  const fields = err === undefined ? { userId } : { userId, err };
+  answerJson(exchange, answer, { isHead, close: answer.close === true, fields });
+}
+
+type Refused = Answer & { close?: boolean };
+
+function judge(incoming: Incoming): Refused | Promise<Refused> {
   const { route, head, context } = incoming;
   const { services } = context;
   const credential = readCredential(head);
@@ -244,21 +271,32 @@ async function judge(
   // Who is no operator is told nothing of an operator's route, this neither.
   if (isForged && route.auth !== 'operator') return crossSite;
   const found = route.auth === 'none' ? undefined : findSession(credential, services);
-  const session = found instanceof Promise ? await found : found;
-  const refusal = refuseUser(route, credential, session, services);
-  if (refusal) return refusal;
-  if (isForged) return crossSite;
-  fields.userId = session?.userId;
-  const counted = session && countRequest(incoming, session.userId);
-  const limited = counted instanceof Promise ? await counted : counted;
-  if (limited) return limited;
-  if (route.method !== 'get' && !plainEncoding.test(head.contentEncoding)) return encoded;
+  return after(found, (session) => {
+    const refusal = refuseUser(route, credential, session, services);
+    if (refusal) return refusal;
+    if (isForged) return crossSite;
+    if (!session) return answerInput(incoming, undefined, credential);
+    incoming.userId = session.userId;
+    const counted = countRequest(incoming, session.userId);
+    return after(counted, (limited) => limited ?? answerInput(incoming, session, credential));
+  });
+}
 
-  const input = await toInput(incoming, session, credential);
-  if ('status' in input) return input;
-  const reply = await handle(incoming, input.value);
-  if (session?.renewed === undefined) return reply;
-  return { ...reply, headers: { 'Set-Cookie': session.renewed, ...reply.headers } };
+/** The answer to who is let in. */
+function answerInput(
+  incoming: Incoming,
+  session: Session | undefined,
+  credential: Credential | undefined,
+): Refused | Promise<Refused> {
+  const { route, head } = incoming;
+  if (route.method !== 'get' && !plainEncoding.test(head.contentEncoding)) return encoded;
+  return after(toInput(incoming, session, credential), (input) => {
+    if ('status' in input) return input;
+    const reply = handle(incoming, input.value);
+    const { renewed } = session ?? {};
+    if (renewed === undefined) return reply;
+    return after(reply, (answer) => ({ ...answer, headers: { 'Set-Cookie': renewed, ...answer.headers } }));
+  });
 }
 
 /** Counts a request of a user; the answer when there is no room for it. */
@@ -296,19 +334,28 @@ function refuseUser(
 }
 
 /** By the route's handler, or with an Idempotency-Key by what it answered before. */
-async function handle(incoming: Incoming, input: RouteInput): Promise<Answer> {
-  const { route, head, params, query, stream, exchange, context } = incoming;
-  const { services } = context;
+function handle(incoming: Incoming, input: RouteInput): Answer | Promise<Answer> {
+  const { route, head, context } = incoming;
   const { idempotencyKey: key } = head;
   const { userId } = input;
-  const { idempotent } = route;
-  if (!idempotent || key === undefined || userId === undefined) return route.handle(input, services);
+  if (!route.idempotent || key === undefined || userId === undefined) {
+    return route.handle(input, context.services);
+  }
+  return handleOnce(incoming, input, { key, userId });
+}
 
-  const { method, path } = route;
+async function handleOnce(
+  incoming: Incoming,
+  input: RouteInput,
+  { key, userId }: { key: string; userId: string },
+): Promise<Answer> {
+  const { route, params, query, stream, exchange, context } = incoming;
+  const { services } = context;
+  const { method, path, idempotent } = route;
   const asked = [method, path, ...params, query];
   const body = await incoming.body;
   const fingerprint =
-    idempotent !== true && stream
+    typeof idempotent === 'object' && stream
       ? () => idempotent.fingerprint(stream, exchange.signal)
       : fingerprintOf([...asked, body?.kind === 'whole' ? body.bytes : '']);
   return answerOnce(
@@ -331,19 +378,28 @@ const encoded: Answer = {
   headers: { 'Accept-Encoding': 'identity' },
 };
 
-type Refused = Answer & { close?: boolean };
-
-async function toInput(
+function toInput(
   incoming: Incoming,
   session: Session | undefined,
   credential: Credential | undefined,
-): Promise<Refused | { value: RouteInput }> {
+): Refused | { value: RouteInput } | Promise<Refused | { value: RouteInput }> {
+  const { route, head, body } = incoming;
+  if (!body) return checkInput(incoming, session, credential, undefined);
+  return readBody(body, head, route).then((read) =>
+    'status' in read ? read : checkInput(incoming, session, credential, read.value),
+  );
+}
+
+function checkInput(
+  incoming: Incoming,
+  session: Session | undefined,
+  credential: Credential | undefined,
+  body: unknown,
+): Refused | { value: RouteInput } {
   const { route, exchange, head, stream, context } = incoming;
-  const body = incoming.body && (await readBody(incoming.body, head, route));
-  if (body && 'status' in body) return body;
   const query = check(route.query, route.query && Object.fromEntries(new URLSearchParams(incoming.query)));
   if ('status' in query) return query;
-  const parsed = check(route.body, body?.value);
+  const parsed = check(route.body, body);
   if ('status' in parsed) return parsed;
   const input = new Input(exchange, head, context.services);
   input.userId = session?.userId;
@@ -352,6 +408,7 @@ async function toInput(
   input.query = query.value;
   input.body = parsed.value;
   input.stream = stream;
+  if (incoming.params.length === 0) return { value: input as unknown as RouteInput };
   // The path's own parameters, whose names routes choose.
   return { value: Object.assign(input, decodeParams(incoming)) as unknown as RouteInput };
 }
@@ -498,16 +555,17 @@ function createRunning({ log, config }: Services) {
       count -= 1;
       if (count === 0) idle?.();
       const ms = Math.round((performance.now() - startedAt) * 100) / 100;
-      const line = { requestId, method, route: path, status, ms, userId, err };
-      if (status >= 500) log.error(line, 'request');
-      else log.info(line, 'request');
+      const line = { requestId, method, route: path, status, ms, userId };
+      if (log.request && err === undefined && status < 500) log.request(line);
+      else if (status < 500) log.info({ ...line, err }, 'request');
+      else log.error({ ...line, err }, 'request');
     },
   };
 
   return {
-    open(res: HttpResponse, requestId: string, path: string, method: string): Exchange {
+    open(res: HttpResponse, head: Head, path: string, method: string): OpenExchange {
       count += 1;
-      return new OpenExchange(res, requestId, method, path, host);
+      return new OpenExchange(res, head, method, path, host);
     },
 
     /** Resolves when nothing runs any more, or the time is up. */

@@ -9,7 +9,7 @@ import { ErrorBody } from '../../schemas/errors.ts';
 import { upload as limits } from '../../schemas/limits.ts';
 import { receiveUpload, UploadError, type UploadTarget } from '../media/upload.ts';
 import type { BodyStream } from './body.ts';
-import { type Answer, answerJson, type Exchange, endEmpty, writeHead } from './exchange.ts';
+import { type Answer, answerJson, type Exchange, endEmpty, endHead, writeHead } from './exchange.ts';
 import { uploadSpec } from './raw-specs.ts';
 import { type AnyRoute, rawRoute, reply, route } from './route.ts';
 
@@ -146,7 +146,7 @@ function answerHead(
   exchange.res.cork(() => {
     writeHead(exchange, status, headers);
     if (totalBytes === undefined) endEmpty(exchange, status);
-    else exchange.res.endWithoutBody(totalBytes);
+    else endHead(exchange, totalBytes, false);
   });
   exchange.done(status);
 }

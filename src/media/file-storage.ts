@@ -42,6 +42,9 @@ import {
 } from './storage.ts';
 import { untilAborted } from './until-aborted.ts';
 
+/** How much of an object is read at once: each read is a round trip to another thread. */
+const readBytes = 256 * 1024;
+
 /**
  * Opens, or makes, a store below `root`, and removes what writers that died left there more than an hour ago.
  * Several processes may share a root. `now` is unix ms.
@@ -81,7 +84,10 @@ export async function createFileStorage(root: string, { now = Date.now } = {}): 
       const { handle, info } = object;
       try {
         const { start, end, bytes } = resolveRange(range, info.total);
-        if (bytes > 0) return { ...info, bytes, stream: handle.createReadStream({ start, end, signal }) };
+        if (bytes > 0) {
+          const highWaterMark = Math.min(bytes, readBytes);
+          return { ...info, bytes, stream: handle.createReadStream({ start, end, signal, highWaterMark }) };
+        }
         await handle.close();
         return { ...info, bytes, stream: Readable.from([]) };
       } catch (error) {

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
@@ -191,6 +192,23 @@ t.test('a small file: whole, in part, unchanged, unsatisfiable, HEAD and OPTIONS
   t.equal((await ask(port, path, { method: 'POST' })).status, 405);
 });
 
+t.test('a HEAD is followed by other requests on its connection', async (t) => {
+  const { port, put } = await start(t);
+  const path = await put('ast_1/1-0123456789abcdef.mp4', Buffer.from('the whole file'));
+  const socket = connect(port, '127.0.0.1');
+  let received = '';
+  socket.on('data', (data) => {
+    received += data.toString();
+  });
+  for (const [n, method] of ['HEAD', 'GET', 'HEAD', 'GET'].entries()) {
+    socket.write(`${method} ${path} HTTP/1.1\r\nHost: a\r\n\r\n`);
+    await until(() => received.match(/content-length: 14\r\n/gi)?.length === n + 1);
+  }
+  await until(() => received.split('the whole file').length === 3);
+  t.ok(received.endsWith('\r\n\r\nthe whole file'));
+  socket.destroy();
+});
+
 t.test('404 for everything that is not the name of a finished file', async (t) => {
   const { port, put, reads } = await start(t);
   await put('ast_1/1-0123456789abcdef.mp4', randomBytes(10));
@@ -282,6 +300,27 @@ t.test('a large file is streamed, whole and in part, to quick and slow readers',
   t.equal(pace.size, 0, 'readers that leave hold nothing');
 });
 
+t.test('pieces of a large file are kept from its second use on, and forgotten with it', async (t) => {
+  const { port, put, reads, files, storage } = await start(t, {
+    files: { smallBytes: 100, pieceBytes: 1_000, maxCachedBytes: 32_000 },
+  });
+  const bytes = randomBytes(5_500);
+  const path = await put('ast_1/1-ffffffff.mp4', bytes);
+  const gets = () => reads.filter((line) => line.startsWith('get')).length;
+  t.ok((await ask(port, path)).body.equals(bytes));
+  t.equal(gets(), 6);
+  t.equal(files.stats.bodies, 0, 'one use keeps nothing');
+  for (let n = 0; n < 2; n += 1) t.ok((await ask(port, path)).body.equals(bytes));
+  const before = gets();
+  const range = await ask(port, path, { headers: { range: 'bytes=999-4000' } });
+  t.ok(range.body.equals(bytes.subarray(999, 4_001)));
+  t.equal(gets(), before, 'storage is not asked again');
+  await storage.deletePrefix('media/ast_1/');
+  files.forget('media/ast_1/');
+  t.equal((await ask(port, path)).status, 404);
+  t.match(files.stats, { bodies: 0, bytes: 0 });
+});
+
 t.test('a small file to a reader that pauses, and to one that leaves', async (t) => {
   const { port, put, pace, logged } = await start(t, { files: { smallBytes: 16 * 1024 * 1024 } });
   const bytes = randomBytes(10 * 1024 * 1024);
@@ -304,7 +343,7 @@ t.test('who reads less than 8 KB a second is cut after the time of grace', async
   const { port, put, pace } = await start(t, {
     files: { smallBytes: 100 },
     // As if a thousandth of the time stood for all of it.
-    pace: { graceMs: 300, minBytesPerSecond: 40 * 1024 * 1024, checkMs: 50 },
+    pace: { graceMs: 300, minBytesPerSecond: 10 * 1024 * 1024, checkMs: 50 },
   });
   const path = await put('ast_1/1-dddddddd.mp4', randomBytes(16 * 1024 * 1024));
   const trickling = openReader(port, path);
@@ -319,9 +358,15 @@ t.test('who reads less than 8 KB a second is cut after the time of grace', async
 });
 
 t.test('storage that fails: 503 before the first byte, a cut after it', async (t) => {
-  const faults = { head: false, read: false, body: 'whole' as 'whole' | 'error' | 'short' | 'gone' };
+  const faults = {
+    head: false,
+    read: false,
+    body: 'whole' as 'whole' | 'error' | 'short' | 'gone',
+    /** Where the part of the file begins that cannot be read. */
+    from: 0,
+  };
   const { port, put, files } = await start(t, {
-    files: { smallBytes: 1_000 },
+    files: { smallBytes: 1_000, pieceBytes: 1_000 },
     wrap: (storage) => ({
       ...storage,
       head: (key, signal) => {
@@ -336,7 +381,7 @@ t.test('storage that fails: 503 before the first byte, a cut after it', async (t
         if (faults.read) throw new StorageError('no storage');
         if (faults.body === 'gone') return undefined;
         const object = await storage.get(key, range, signal);
-        if (!object || faults.body === 'whole') return object;
+        if (!object || faults.body === 'whole' || (range?.start ?? 0) < faults.from) return object;
         object.stream.destroy();
         const stream = new PassThrough();
         stream.write(Buffer.alloc(10));
@@ -348,6 +393,7 @@ t.test('storage that fails: 503 before the first byte, a cut after it', async (t
   });
   const small = await put('ast_1/1-eeeeeeee.jpg', randomBytes(100));
   const large = await put('ast_1/1-eeeeeeee.mp4', randomBytes(5_000));
+  const unread = await put('ast_2/1-eeeeeeee.mp4', randomBytes(5_000));
 
   faults.head = true;
   const refused = await ask(port, small);
@@ -360,7 +406,10 @@ t.test('storage that fails: 503 before the first byte, a cut after it', async (t
   faults.read = false;
   for (const body of ['short', 'error'] as const) {
     faults.body = body;
+    faults.from = 2_000;
     await t.rejects(ask(port, large), /aborted|hang up|ECONNRESET/, `${body} body`);
+    faults.from = 0;
+    t.equal((await ask(port, unread)).status, 503, `${body} from the first byte on`);
   }
   faults.body = 'gone';
   t.equal((await ask(port, small)).status, 404);
@@ -368,7 +417,8 @@ t.test('storage that fails: 503 before the first byte, a cut after it', async (t
   faults.body = 'whole';
   t.equal((await ask(port, small)).status, 200);
   t.equal((await ask(port, large)).body.length, 5_000);
-  t.equal(files.stats.files, 2);
+  t.equal((await ask(port, unread)).status, 200);
+  t.equal(files.stats.files, 3);
 });
 
 t.test('a file that is deleted while it is looked up is not remembered', async (t) => {
