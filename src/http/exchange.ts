@@ -6,6 +6,7 @@
 import type { HttpResponse } from 'uWebSockets.js';
 import { STATUS_CODES } from 'node:http';
 import { apiErrorCode } from '../../schemas/errors.ts';
+import type { LeaveSignal } from '../sse/run-ends.ts';
 import type { Head } from './head.ts';
 
 /** What raw routes are handed beside the response itself. */
@@ -20,6 +21,8 @@ export type Exchange = {
   rateLimit?: string | undefined;
   /** Aborted when the client goes away before the answer is complete. */
   readonly signal: AbortSignal;
+  /** The same at a tenth of its memory, for what is held by the thousand. */
+  readonly leaving: LeaveSignal;
   /** The head of the request. */
   readonly head: Head;
   /**
@@ -56,7 +59,7 @@ export type ExchangeHost = {
  * An exchange as the server holds it. A class, since an object literal with getters costs a hidden class of its
  * own each time, which only a full garbage collection takes back: most of the cost of a small request.
  */
-export class OpenExchange implements Exchange {
+export class OpenExchange implements Exchange, LeaveSignal {
   readonly res: HttpResponse;
   readonly head: Head;
   readonly requestId: string;
@@ -69,7 +72,7 @@ export class OpenExchange implements Exchange {
   hasBegun = false;
   rateLimit: string | undefined = undefined;
   private readonly host: ExchangeHost;
-  private listeners: (() => void)[] | undefined;
+  private listeners: Set<() => void> | undefined;
   private control: AbortController | undefined;
 
   constructor(res: HttpResponse, head: Head, method: string, path: string, host: ExchangeHost) {
@@ -107,9 +110,26 @@ export class OpenExchange implements Exchange {
     return this.control.signal;
   }
 
+  /** The exchange is the signal itself. */
+  get leaving(): LeaveSignal {
+    return this;
+  }
+
+  get aborted(): boolean {
+    return !this.isOpen;
+  }
+
+  addEventListener(_type: 'abort', listener: () => void): void {
+    this.onAborted(listener);
+  }
+
+  removeEventListener(_type: 'abort', listener: () => void): void {
+    this.listeners?.delete(listener);
+  }
+
   onAborted(listener: () => void): void {
-    this.listeners ??= [];
-    this.listeners.push(listener);
+    this.listeners ??= new Set();
+    this.listeners.add(listener);
   }
 
   done(status: number, fields: LogFields = noFields): void {

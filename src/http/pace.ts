@@ -7,14 +7,19 @@ import type { Exchange } from './exchange.ts';
 export type Pace = ReturnType<typeof createPace>;
 
 export type PaceOptions = {
-  /** Time in which any pace will do, and the bytes a second that a reader must have taken since its start. */
+  /** Time over which the pace is taken, again and again, and the bytes a second that a reader must take in it. */
   graceMs?: number;
   minBytesPerSecond?: number;
   checkMs?: number;
 };
 
-/** An answer that its reader could not take at once. `startedAt` is of performance.now(). */
-export type Paced = { readonly exchange: Exchange; readonly startedAt: number };
+/** An answer that its reader could not take at once. */
+export type Paced = {
+  readonly exchange: Exchange;
+  /** Since when the pace is taken, by performance.now(), and the bytes that were taken by then. */
+  pacedAt: number;
+  pacedBytes: number;
+};
 
 export function createPace({
   graceMs = 10_000,
@@ -27,13 +32,17 @@ export function createPace({
   const check = (): void => {
     const now = performance.now();
     for (const answer of watched) {
-      const { exchange, startedAt } = answer;
-      const ms = now - startedAt;
+      const { exchange, pacedAt, pacedBytes } = answer;
       if (!exchange.isOpen) watched.delete(answer);
-      else if (ms > graceMs && exchange.res.getWriteOffset() < (minBytesPerSecond * ms) / 1_000) {
+      if (!exchange.isOpen || now - pacedAt < graceMs) continue;
+      const bytes = exchange.res.getWriteOffset();
+      // Not since the start: what the kernel took at once would make up for minutes of trickling.
+      if (bytes - pacedBytes < (minBytesPerSecond * (now - pacedAt)) / 1_000) {
         watched.delete(answer);
         exchange.res.close();
       }
+      answer.pacedAt = now;
+      answer.pacedBytes = bytes;
     }
     if (watched.size === 0) {
       clearInterval(timer);

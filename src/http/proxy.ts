@@ -9,7 +9,7 @@
 import type { HttpRequest } from 'uWebSockets.js';
 import { LRUCache } from 'lru-cache';
 import { proxy as limits } from '../../schemas/limits.ts';
-import type { RunEnd } from '../sse/run-ends.ts';
+import type { LeaveSignal, RunEnd } from '../sse/run-ends.ts';
 import { isStoreOutage } from '../store/client.ts';
 import { after } from './after.ts';
 import type { Asked, AssetView, Prepared } from './asset-requests.ts';
@@ -61,7 +61,7 @@ export type ProxyPorts<Project extends ProxyProject> = {
   /** Judges a source's address by its text alone; our own uploads pass. */
   judgeSource(source: string): { ok: true } | { ok: false; reason: string };
   /** See src/sse/run-ends.ts. */
-  waitForEnd(assetId: string, timeoutMs: number, signal?: AbortSignal): Promise<RunEnd | 'timeout'>;
+  waitForEnd(assetId: string, timeoutMs: number, signal?: LeaveSignal): Promise<RunEnd | 'timeout'>;
   /** Unix ms. */
   now(): number;
 };
@@ -314,7 +314,7 @@ async function waitUntilSettled<Project extends ProxyProject>(
   for (let waits = 0; waits < maxWaits && waitMs > 0; waits += 1) {
     const leftMs = until - ports.now();
     if (asset?.status !== 'pending' || asset.media || leftMs <= 0 || exchange.isStopping) return asset;
-    const end = await ports.waitForEnd(asset.id, leftMs, exchange.signal);
+    const end = await ports.waitForEnd(asset.id, leftMs, exchange.leaving);
     asset = await ports.lookups.asset(first.id);
     if (end === 'timeout') return asset;
   }

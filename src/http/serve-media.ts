@@ -69,7 +69,8 @@ type Part = Extract<Selection, { status: 200 | 206 }>;
 /** A body on its way to its reader. It holds no bytes: those it sends next are looked for when they are taken. */
 class Sending {
   readonly exchange: Exchange;
-  readonly startedAt = performance.now();
+  pacedAt = performance.now();
+  pacedBytes = 0;
   private readonly file: MediaFile;
   private readonly start: number;
   private readonly end: number;

@@ -16,6 +16,13 @@ export type RunEndsPorts = {
   onFactsNamed(event: EventName, onFact: (fact: unknown) => void): { stop(): void };
 };
 
+/** What of an AbortSignal is used: ten thousand real ones would be twenty megabytes. */
+export type LeaveSignal = {
+  readonly aborted: boolean;
+  addEventListener(type: 'abort', call: () => void, options?: { once: boolean }): void;
+  removeEventListener(type: 'abort', call: () => void): void;
+};
+
 type Waiter = (end: RunEnd) => void;
 
 const changes: EventName[] = ['queued', 'ready', 'failed', 'cancelled'];
@@ -45,7 +52,7 @@ export function createRunEnds({ onFactsNamed }: RunEndsPorts, clock: Pick<Clock,
      * Waits for the next end of a run of the asset: `timeout` when none comes in time, when the signal is
      * aborted, or at a stop. An end may be told of twice: read the asset again afterwards.
      */
-    waitForEnd(assetId: string, timeoutMs: number, signal?: AbortSignal): Promise<RunEnd | 'timeout'> {
+    waitForEnd(assetId: string, timeoutMs: number, signal?: LeaveSignal): Promise<RunEnd | 'timeout'> {
       if (signal?.aborted) return Promise.resolve('timeout');
       return new Promise((resolve) => {
         const done = (result: RunEnd | 'timeout') => {

@@ -394,11 +394,12 @@ t.test('202 while generating: one run however many ask at once, and none for HEA
   t.equal(head.status, 404);
   t.equal(world.prepared.length, 0);
 
-  const answers = await Promise.all(Array.from({ length: 30 }, () => ask(port, path, fromPage)));
+  const answers = await Promise.all(Array.from({ length: 1_000 }, () => ask(port, path, fromPage)));
   t.strictSame(world.prepared, [
     { src: source, motion: 'kinetic', dur_seconds: 6, mode: 'animate-in', seed: 7, aspect: '16:9' },
   ]);
-  for (const answer of answers) {
+  t.ok(answers.every(({ status, json }) => status === 202 && json['asset_id'] === 'ast_1'));
+  for (const answer of answers.slice(0, 5)) {
     t.match(answer, { status: 202, json: { status: 'pending', asset_id: 'ast_1', eta_seconds: 13 } });
     t.match(answer.headers, {
       'retry-after': '13',
