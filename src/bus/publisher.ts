@@ -13,8 +13,6 @@ export type Outgoing = { subject: string; id: string; body: unknown };
 /** What the server says of a message. `duplicate`: its id was stored before, at `seq`. */
 export type Stored = { seq: number; duplicate: boolean };
 
-export type Publisher = ReturnType<typeof createPublisher>;
-
 type Settle = (failure: NatsError | undefined, stored: Stored) => void;
 type Pending = { settle: Settle; deadline: number };
 
