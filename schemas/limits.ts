@@ -121,6 +121,41 @@ export const pipeline = {
   maxQueueWaitMs: 5 * 60_000,
 } as const;
 
+/** Exchanges with model providers (provider wire formats, 1). */
+export const provider = {
+  submitMs: 30_000,
+  statusMs: 15_000,
+  cancelMs: 10_000,
+  downloadMs: 120_000,
+  visionMs: 30_000,
+  maxAnswerBytes: 1024 * 1024,
+  /** Longest wait that a provider may ask for. */
+  maxRetryAfterMs: 5 * 60_000,
+  /** How long nobody submits after a refusal for haste that names no time. */
+  throttledMs: 10_000,
+  /** Of an image that travels inside a request, before it is encoded as text. */
+  maxInlineBytes: 190 * 1024,
+  maxImageSide: 2048,
+  promptMaxChars: 1000,
+  messageMaxChars: 300,
+  callbackMaxBytes: 1024 * 1024,
+  callbackToleranceMs: 5 * 60_000,
+  /** An id that nobody knows is answered with 404 for so long after a submit: the provider asks again. */
+  callbackUnknownMs: 60_000,
+  webhookSecretMs: 60 * 60_000,
+  keySetMs: 24 * 60 * 60_000,
+  keySetRefetchMs: 60_000,
+  /** Predictions under way at once and submits in a minute, over all processes, unless the operator says more. */
+  concurrent: 20,
+  submitsPerMinute: 60,
+  /** Failures in a row after which a provider is asked last, and for how long: twice as long each time. */
+  failuresToOpen: 5,
+  openMs: 30_000,
+  maxOpenMs: 5 * 60_000,
+  /** How long what is known of a prediction stays. */
+  predictionKeptMs: 24 * 60 * 60_000,
+} as const;
+
 /** Uploads (specification 4.3, decisions 3). */
 export const upload = {
   maxBytes: source.maxBytes,

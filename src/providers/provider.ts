@@ -5,14 +5,15 @@
  * AbortSignal and throws EffectError or answers a Failure, never retries by itself.
  */
 import type { Aspect, LoopMode, Mode, Model, Motion } from '../../schemas/asset.ts';
+import { EffectError, type ErrorCode } from '../../schemas/errors.ts';
 import type { MotionPlan } from '../../schemas/motion.ts';
 
 /** An image that a provider takes by address or by its bytes, whichever it accepts. */
 export type ImageRef = {
-  /** Public https address, when storage has one. */
-  url?: string;
   contentType: string;
   read(signal: AbortSignal): Promise<Uint8Array>;
+  /** Puts a jpg of it under a public address, for as long as its work lasts. Absent where only bytes are of use. */
+  publish?(jpg: Uint8Array, signal: AbortSignal): Promise<string>;
 };
 
 export type VisionRequest = {
@@ -28,6 +29,8 @@ export type VisionResult = { prompt: string; plan: MotionPlan };
 
 export type VisionProvider = {
   readonly name: string;
+  /** It is reached over the network and paid: a gate stands in front of it. */
+  readonly isRemote?: boolean;
   /** @throws {EffectError} `vision_blocked` (permanent) when the source is refused, transient otherwise. */
   describe(request: VisionRequest, signal: AbortSignal): Promise<VisionResult>;
 };
@@ -90,6 +93,45 @@ export type Failure = {
   requestId?: string;
 };
 
+/**
+ * A failed exchange with a provider, in its terms. `isAmbiguous` is a submit that may have been accepted all the
+ * same: bytes were sent, and no whole answer came. It must not be repeated blindly.
+ */
+export class ProviderError extends EffectError {
+  readonly failure: Failure;
+  readonly isAmbiguous: boolean;
+
+  constructor(
+    code: ErrorCode,
+    provider: string,
+    failure: Failure,
+    options: { isAmbiguous?: boolean; cause?: unknown } = {},
+  ) {
+    const { kind, reason, message, retryAfterMs } = failure;
+    super(code, `${provider}: ${reason}: ${message}`, {
+      retry: kind,
+      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+      ...(isOperators(failure) ? { hint: unavailableHint } : {}),
+      ...(options.cause === undefined ? {} : { cause: options.cause }),
+    });
+    this.failure = failure;
+    this.isAmbiguous = options.isAmbiguous ?? false;
+  }
+}
+
+/** Failures that only the operator can mend: customers are told no more than this. */
+export const unavailableHint = 'provider unavailable';
+
+export function isOperators({ reason }: Failure): boolean {
+  return reason === 'auth' || reason === 'billing';
+}
+
+/** A provider's report about a prediction, as it came over the network. */
+export type RawCallback = { header(name: string): string; body: Uint8Array };
+
+/** What a callback is worth: a prediction's id, to look at now; or why it is refused. */
+export type CallbackVerdict = { ok: true; job: Submitted } | { ok: false; why: 'signature' | 'content' };
+
 export type VideoStatus =
   | { state: 'queued' | 'running'; progress?: number; position?: number; pollAfterMs: number }
   | { state: 'succeeded'; outputUrl: string; seconds?: number; costMicros?: number; expiresAt?: number }
@@ -98,6 +140,8 @@ export type VideoStatus =
 
 export type VideoCapabilities = {
   lastFrame: boolean;
+  /** Models that take one, where not all of them do. */
+  lastFrameModels?: readonly Model[];
   loopFlag: boolean;
   seconds: readonly number[] | readonly [min: number, max: number];
   seed: boolean;
@@ -106,6 +150,8 @@ export type VideoCapabilities = {
   cancel: 'running' | 'queued';
   /** A submit with a known token costs nothing and gives the same job: safe to repeat after a crash. */
   repeatable: boolean;
+  /** How long to wait for a callback that tells of a submit without an answer, in ms. */
+  recogniseMs?: number;
 };
 
 export type VideoProvider = {
@@ -115,4 +161,16 @@ export type VideoProvider = {
   /** `failed` with reason `gone` when the provider does not know the job any more. */
   status(submitted: Submitted, signal: AbortSignal): Promise<VideoStatus>;
   cancel(submitted: Submitted, signal: AbortSignal): Promise<'cancelled' | 'too_late' | 'unknown'>;
+  /** Checks a callback's signature and time, and reads which prediction it tells of. Absent without callbacks. */
+  readCallback?(callback: RawCallback): Promise<CallbackVerdict>;
+  /** What a clip costs, in millionths of a dollar, where the status does not tell; undefined when nobody knows. */
+  priceOf?(job: VideoJob): number | undefined;
+  /** Headers to read an output with: its key, for its own hosts alone. */
+  outputHeaders?(url: string): Record<string, string>;
 };
+
+/** Whether clips of a model can be told how to end. */
+export function takesLastFrame({ capabilities }: VideoProvider, model: Model): boolean {
+  const { lastFrame, lastFrameModels } = capabilities;
+  return lastFrame && (lastFrameModels?.includes(model) ?? true);
+}
