@@ -33,13 +33,16 @@ export type ClipInfo = {
  * even size, or is cut short, empty or over `maxClipBytes`.
  */
 export async function checkClip(clip: string | Uint8Array): Promise<ClipInfo> {
-  if (typeof clip !== 'string') return inspect(memoryReader(clip));
-  const handle = await open(clip).catch((cause: unknown) => {
+  return typeof clip === 'string' ? withFile(clip, inspect) : inspect(memoryReader(clip));
+}
+
+async function withFile<Result>(path: string, use: (reader: Reader) => Promise<Result>): Promise<Result> {
+  const handle = await open(path).catch((cause: unknown) => {
     throw unfit('it cannot be opened', cause);
   });
   try {
     const { size } = await handle.stat();
-    return await inspect({
+    return await use({
       size,
       async read(start, length) {
         const { buffer, bytesRead } = await handle.read(new Uint8Array(length), 0, length, start);
@@ -51,6 +54,26 @@ export async function checkClip(clip: string | Uint8Array): Promise<ClipInfo> {
   }
 }
 
+/**
+ * Reads what a file of another's making is: a whole mp4 with one picture track that lasts, of any common codec and
+ * wherever its index is. To be encoded anew before anybody plays it.
+ *
+ * @throws {EffectError} `i2v_failed` when it is not, or is over `maxClipBytes`.
+ */
+export async function checkForeignClip(path: string): Promise<ClipInfo> {
+  return withFile(path, async (reader) => {
+    const { head, index } = await findIndex(reader);
+    if (head.size > maxIndexBytes) throw unfit('its head is too long');
+    // The parser reads a file from its beginning: the index is put there.
+    const parts = await Promise.all([head, index].map(({ start, size }) => reader.read(start, size)));
+    const parsed = parseIndex(Buffer.concat(parts));
+    if (!foreignCodecs.test(parsed.track.codec)) throw unfit(`its codec is ${parsed.track.codec}`);
+    return describeTrack(parsed, reader.size);
+  });
+}
+
+const foreignCodecs = /^(avc[13]|hvc1|hev1|vp09|av01|mp4v)/;
+
 type Reader = { size: number; read(start: number, length: number): Promise<Uint8Array> };
 type Box = { type: string; start: number; size: number };
 
@@ -59,14 +82,20 @@ function memoryReader(bytes: Uint8Array): Reader {
 }
 
 async function inspect(reader: Reader): Promise<ClipInfo> {
+  const { index, data } = await findIndex(reader);
+  if (index.start > data.start) throw unfit('its index comes after its pictures');
+  return describe(parseIndex(await reader.read(0, index.start + index.size)), reader.size);
+}
+
+async function findIndex(reader: Reader): Promise<{ head: Box; index: Box; data: Box }> {
   if (reader.size > maxClipBytes) throw unfit(`it has ${reader.size} bytes`);
   const boxes = await readBoxes(reader);
+  const [head] = boxes;
   const index = boxes.find(({ type }) => type === 'moov');
   const data = boxes.find(({ type }) => type === 'mdat');
-  if (boxes[0]?.type !== 'ftyp' || !index || !data) throw unfit('it is no mp4');
-  if (index.start > data.start) throw unfit('its index comes after its pictures');
+  if (head?.type !== 'ftyp' || !index || !data) throw unfit('it is no mp4');
   if (index.size > maxIndexBytes) throw unfit(`its index has ${index.size} bytes`);
-  return describe(parseIndex(await reader.read(0, index.start + index.size)), reader.size);
+  return { head, index, data };
 }
 
 /** The boxes of the top level, which must fill the file exactly: a file that was cut short does not. */
@@ -141,16 +170,22 @@ function parameterSetOf(track: unknown): Uint8Array {
   return data instanceof Uint8Array ? data : new Uint8Array();
 }
 
-function describe({ track, videoTracks, hasAudio, parameterSet }: Index, bytes: number): ClipInfo {
+function describe(index: Index, bytes: number): ClipInfo {
+  const { codec } = index.track;
+  if (!codec.startsWith('avc1')) throw unfit(`its codec is ${codec}`);
+  const info = describeTrack(index, bytes);
+  if (!isPlanar420(index.parameterSet)) throw unfit('its pixels are not 8-bit yuv420p');
+  return info;
+}
+
+function describeTrack({ track, videoTracks, hasAudio }: Index, bytes: number): ClipInfo {
   const { width, height } = track.video ?? { width: 0, height: 0 };
   const seconds = track.samples_duration / track.timescale;
   const frames = track.nb_samples;
 
   if (videoTracks !== 1) throw unfit(`it has ${videoTracks} video tracks`);
-  if (!track.codec.startsWith('avc1')) throw unfit(`its codec is ${track.codec}`);
   if (!isEvenSize(width) || !isEvenSize(height)) throw unfit(`its size is ${width} x ${height}`);
   if (!(seconds > 0) || frames < 1) throw unfit('it holds no picture');
-  if (!isPlanar420(parameterSet)) throw unfit('its pixels are not 8-bit yuv420p');
   return { width, height, seconds, frames, bytes, codec: track.codec, hasAudio };
 }
 

@@ -9,7 +9,7 @@ import { parentPort } from 'node:worker_threads';
 import sharp from 'sharp';
 import type { LoopMode, Model } from '../../schemas/asset.ts';
 import { EffectError, type ErrorCode, type Retry } from '../../schemas/errors.ts';
-import { type ClipInfo, checkClip } from './clip-check.ts';
+import { type ClipInfo, checkClip, checkForeignClip } from './clip-check.ts';
 import { encodeArgs, type Ffmpeg, frameArgs, lowerPriority, mergeArgs, startFfmpeg } from './encode.ts';
 import { createRenderer, type RenderSpec } from './render.ts';
 import { createFrame } from './render-warp.ts';
@@ -114,7 +114,9 @@ async function merge(
   { clips, loopMode, seconds, model, part, output }: Task & { kind: 'merge' },
   context: Context,
 ): Promise<ClipInfo> {
-  const checked = await Promise.all(clips.map(async (path) => ({ path, info: await checkClip(path) })));
+  const checked = await Promise.all(
+    clips.map(async (path) => ({ path, info: await checkForeignClip(path) })),
+  );
   const args = mergeArgs(checked, { loopMode, seconds, model, output: part });
   await withFfmpeg(args, 'merge_failed', context, async (ffmpeg) => {
     await ffmpeg.finish();
@@ -126,7 +128,7 @@ async function extract(
   { clip, which, format, part, output }: Task & { kind: 'frame' },
   context: Context,
 ): Promise<null> {
-  const { frames, width, height } = await checkClip(clip);
+  const { frames, width, height } = await checkForeignClip(clip);
   const args = frameArgs(clip, which === 'first' ? 0 : frames - 1);
   const pixels = await withFfmpeg(args, 'i2v_failed', context, (ffmpeg) => ffmpeg.finish());
 

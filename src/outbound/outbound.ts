@@ -8,6 +8,7 @@ import { Agent, Pool } from 'undici';
 import { source } from '../../schemas/limits.ts';
 import { createCollector } from './collect.ts';
 import { createConnector, type ResolveName, resolveByDns } from './connect.ts';
+import { type Downloaded, type DownloadOptions, download } from './download.ts';
 import { type Endpoint, type EndpointLimits, openEndpoint } from './endpoint.ts';
 import { asOutboundError, createDeadline, decoded, exchange, type Headers, type Method } from './exchange.ts';
 import { createPolicy, type Judgement, type PolicyOptions } from './policy.ts';
@@ -70,6 +71,8 @@ export type Outbound = {
   request(url: string, request: OutboundRequest): Promise<OutboundAnswer>;
   /** Fetches a source image: see fetchSource in source.ts. */
   fetchSource<Type>(url: string, options: SourceOptions<Type>): Promise<FetchedSource<Type>>;
+  /** Copies what is at an address into a file: see download.ts. */
+  download(url: string, file: string, options: DownloadOptions): Promise<Downloaded>;
   /** Opens an endpoint for webhooks: see endpoint.ts. Its owner ends it. */
   openEndpoint(url: string, limits: EndpointLimits): Endpoint;
   /** Ends every connection; requests under way fail. */
@@ -102,6 +105,11 @@ export function createOutbound({
     request: (url, wish) => request({ agent, policy }, url, wish),
     fetchSource: (url, options) =>
       fetchSource({ agent, policy, limits, headers: standardHeaders, now }, url, options),
+    download: (url, file, options) =>
+      download({ agent, policy }, url, file, {
+        ...options,
+        headers: { ...standardHeaders, ...options.headers },
+      }),
     openEndpoint: (url, wish) => openEndpoint({ policy, pool }, url, wish),
     close: () => agent.destroy(),
   };
