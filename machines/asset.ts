@@ -140,7 +140,11 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
         retryAfterMs: 0,
         stageTs: tsOf(event, context),
       })),
-      beginAttempt: assign(({ context }) => ({ ...freshAttempt, attempt: context.attempt + 1 })),
+      beginAttempt: assign(({ context, event }) => ({
+        ...freshAttempt,
+        attempt: context.attempt + 1,
+        job: isResumable(event) ? context.job : null,
+      })),
       startClock: assign(({ context, event }) => ({ clockTs: tsOf(event, context) })),
       noteFailure: assign(({ event }) => failureOf(event)),
       forgetError: assign({ error: null }),
@@ -186,6 +190,13 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
         event.type === 'CANCEL' && (event.run === undefined || event.run === context.run),
       hasJob: ({ context }) => context.job !== null,
       isStrayJob: ({ context, event }) => event.type === 'SUBMITTED' && event.job.id !== context.job?.id,
+      // Whether it is gone on with is known where it was noted: see src/store/predictions.ts.
+      isOfFormerAttempt: ({ context, event }) =>
+        event.type === 'SUBMITTED' &&
+        event.run === context.run &&
+        event.stage === context.stage &&
+        event.attempt < context.attempt,
+      isResumable: ({ event }) => isResumable(event),
       mayRetry: ({ context, event }) =>
         event.type === 'WORK_FAILED' &&
         event.retry === 'transient' &&
@@ -403,11 +414,14 @@ function videoStage(stage: VideoStage, next: string, times: PipelineTimes) {
         entry: animate,
         on: {
           ...askAgain(animate),
-          SUBMITTED: {
-            guard: 'isCurrent' as const,
-            target: 'waiting',
-            actions: ['keepJob' as const, 'startClock' as const, note('stage_started', ofStage)],
-          },
+          SUBMITTED: [
+            {
+              guard: 'isCurrent' as const,
+              target: 'waiting',
+              actions: ['keepJob' as const, 'startClock' as const, note('stage_started', ofStage)],
+            },
+            { guard: 'isOfFormerAttempt' as const },
+          ],
           WORK_FAILED: failing('stage_failed'),
         },
       },
@@ -417,11 +431,21 @@ function videoStage(stage: VideoStage, next: string, times: PipelineTimes) {
           ...atWork,
           OUTPUT_READY: { guard: 'isCurrent' as const, target: 'copying', actions: 'keepOutput' as const },
           // It may be running all the same, when only the way to its provider was broken.
-          WORK_FAILED: failing('stage_failed', [cancelJob]),
+          WORK_FAILED: [
+            {
+              guard: and(['mayRetry', 'isResumable']),
+              target: 'retrying',
+              actions: ['noteFailure' as const, note('stage_failed', failureOfStage)],
+            },
+            ...failing('stage_failed', [cancelJob]),
+          ],
         },
       },
       copying: { after, on: { ...atWork, WORK_FAILED: failing('stage_failed') } },
-      retrying: retrying('submitting', times),
+      retrying: {
+        ...retrying('submitting', times),
+        on: { SUBMITTED: { guard: 'isOfFormerAttempt' as const } },
+      },
     },
   };
 }
@@ -643,6 +667,11 @@ function isCurrent(context: AssetContext, message: AssetMessage): boolean {
     message.attempt === context.attempt &&
     isOfItsJob(context, message)
   );
+}
+
+/** Its prediction is good all the same: the next attempt follows it, and buys none. */
+function isResumable(message: AssetMessage): boolean {
+  return message.type === 'WORK_FAILED' && message.isResumable === true;
 }
 
 /** The failure of a stray prediction, cancelled by ourselves perhaps, says nothing about the one that is followed. */

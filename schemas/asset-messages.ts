@@ -103,6 +103,8 @@ export const AssetMessage = z.discriminatedUnion('type', [
     reason: z.string(),
     /** The prediction that has failed: one that the machine does not follow ends nothing. */
     jobId: z.string().optional(),
+    /** The prediction is still good: the next attempt goes on with it. */
+    isResumable: z.boolean().optional(),
     hint: z.string().optional(),
   }),
   /** The work asked for was interrupted (its worker died): ask again if it is still wanted. */

@@ -42,17 +42,26 @@ export class EffectError extends Error {
   readonly retryAfterMs: number | undefined;
   /** A sentence for the customer that says more than the code's own text. */
   readonly hint: string | undefined;
+  /** What was bought is still good: the next attempt goes on with it. */
+  readonly isResumable: boolean;
 
   constructor(
     code: ErrorCode,
     message: string,
-    options: { retry?: Retry; retryAfterMs?: number; hint?: string; cause?: unknown } = {},
+    options: {
+      retry?: Retry;
+      retryAfterMs?: number;
+      hint?: string;
+      isResumable?: boolean;
+      cause?: unknown;
+    } = {},
   ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.retry = options.retry ?? errorCodes[code].retry;
     this.retryAfterMs = options.retryAfterMs;
     this.hint = options.hint;
+    this.isResumable = options.isResumable ?? false;
   }
 }
 

@@ -286,6 +286,7 @@ function failureMessage(
     retry: failure.retry,
     reason: failure.message,
     ...(jobId === undefined ? {} : { jobId }),
+    ...(failure.isResumable ? { isResumable: true } : {}),
     ...(failure.retryAfterMs === undefined ? {} : { retryAfterMs: failure.retryAfterMs }),
     ...(failure.hint === undefined ? {} : { hint: failure.hint }),
   };

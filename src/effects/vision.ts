@@ -8,6 +8,7 @@
 import type { AssetEffects } from '../../machines/asset.ts';
 import type { AssetMessage } from '../../schemas/asset-messages.ts';
 import { EffectError } from '../../schemas/errors.ts';
+import { ProviderError } from '../providers/provider.ts';
 import type { EffectContext, EffectDeps } from './deps.ts';
 import { readWork } from './files.ts';
 import { withLimit } from './limit.ts';
@@ -15,6 +16,8 @@ import { seedOf } from './seed.ts';
 
 /** The machine's own timer ends the stage; the effect is cut off a little later, so that one clock decides. */
 const graceMs = 1_000;
+/** A place at the gate is given back by itself so long after the stage's time. */
+const holdMoreMs = 30_000;
 
 export async function vision(
   { run, stage, attempt, source, options, plan }: AssetEffects['vision'],
@@ -27,6 +30,12 @@ export async function vision(
   if (!(await deps.mayRun(project, { plan, model, aspect }))) {
     throw new EffectError('quota_exceeded', `the plan of ${project} no longer allows a run of ${plan}`);
   }
+  const token = `${id}-${run}-${stage}-${attempt}`;
+  const { name, isRemote = false } = deps.vision;
+  // Waiting is no attempt, and starts no clock.
+  if (isRemote) {
+    await deps.purchases.enter(name, token, deps.now() + deps.visionTimeoutMs + holdMoreMs, signal);
+  }
   await send({ type: 'WORK_STARTED', ts: deps.now(), ...ref });
   const request = {
     image: {
@@ -38,8 +47,16 @@ export async function vision(
     seed: seedOf(options.seed, id, run),
     ...(options.promptOverride === null ? {} : { promptOverride: options.promptOverride }),
   };
-  const { prompt, plan: motionPlan } = await withLimit(signal, deps.visionTimeoutMs + graceMs, (limited) =>
-    deps.vision.describe(request, limited),
-  );
-  return { type: 'VISION_COMPLETED', ts: deps.now(), ...ref, prompt, motionPlan };
+  try {
+    const { prompt, plan: motionPlan } = await withLimit(signal, deps.visionTimeoutMs + graceMs, (limited) =>
+      deps.vision.describe(request, limited),
+    );
+    if (isRemote) await deps.purchases.succeeded(name);
+    return { type: 'VISION_COMPLETED', ts: deps.now(), ...ref, prompt, motionPlan };
+  } catch (cause) {
+    if (cause instanceof ProviderError) await deps.purchases.failed(name, cause.failure);
+    throw cause;
+  } finally {
+    if (isRemote) await deps.purchases.leave(name, token);
+  }
 }

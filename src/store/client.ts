@@ -32,8 +32,10 @@ import { createIdentityStore } from './identities.ts';
 import { createMailOutbox } from './mail-outbox.ts';
 import { createMailTokenStore } from './mail-tokens.ts';
 import { createMailboxStore } from './mailbox.ts';
+import { createModelProviderStore } from './model-providers.ts';
 import { createOperatorChanges } from './operator-changes.ts';
 import { createPartitionStore } from './partitions.ts';
+import { createPredictionStore } from './predictions.ts';
 import { createProjectStore } from './projects.ts';
 import { createQuotaStore } from './quota.ts';
 import { noBox, type SecretBox } from './sealed.ts';
@@ -193,6 +195,8 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     partitions: createPartitionStore(db),
     webhooks: createWebhookStore(db, box),
     deliveries: createDeliveryStore(db),
+    predictions: createPredictionStore(db),
+    modelProviders: createModelProviderStore(db),
     secrets: createSecretStore(db, box),
     accounts: createAccountStore(client, { users, projects, sessions, tokens, mailTokens, outbox }),
     erasedAccounts: createErasedAccounts(db, client, projects),
