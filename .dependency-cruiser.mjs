@@ -20,7 +20,7 @@ const spokenIn = (name, from, packages) => ({
   to: { path: packages.map((one) => `${npm}${one}/`) },
 });
 
-const tops = '^src/(main|service|front-end|deliveries|load|poster-request|temp-dir|config|log|cli)\\.ts$';
+const tops = '^src/(main|service|front-end|deliveries|model-providers|load|poster-request|temp-dir|config|log|cli)\\.ts$';
 
 export default {
   forbidden: [
@@ -86,6 +86,7 @@ export default {
       ['xstate'],
     ),
     only('embed: nothing', '^src/embed/', ['^src/embed/']),
+    only('fake providers: their own', '^src/fake-providers/', ['^src/fake-providers/']),
     only('client: schemas', '^src/client/', ['^src/client/', '^schemas/']),
     only('erasure: what keeps something of assets and users', '^src/erasure/', [
       '^src/(erasure|store|bus|media|sse)/',

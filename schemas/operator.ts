@@ -98,3 +98,23 @@ export const AuditQuery = z.object({
   cursor: Cursor,
 });
 export const AuditList = z.object({ entries: z.array(AuditEntry), next_cursor: z.string().nullable() });
+
+/** How a model provider is doing. `failing`: it is asked last until then; `paused`: it has asked for a pause. */
+export const ProviderStatus = z.object({
+  name: z.string(),
+  state: z.enum(['ok', 'paused', 'failing']),
+  /** Predictions under way, and how many there may be. */
+  running: z.int(),
+  concurrent: z.int(),
+  submits_last_minute: z.int(),
+  submits_per_minute: z.int(),
+  paused_until: z.string().nullable(),
+  asked_last_until: z.string().nullable(),
+  failures_in_a_row: z.int(),
+  last_failure: z.object({ at: z.string(), reason: z.string() }).nullable(),
+  last_success_at: z.string().nullable(),
+});
+export type ProviderStatus = z.infer<typeof ProviderStatus>;
+
+/** In the order in which they are asked for clips. */
+export const ProviderStatusList = z.object({ providers: z.array(ProviderStatus) });

@@ -6,11 +6,18 @@
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { pipeline, sse, webhook } from '../schemas/limits.ts';
+import { pipeline, provider, sse, webhook } from '../schemas/limits.ts';
 import { createTrustedProxies } from './auth/client-address.ts';
 import { acceptedKeys, parseKeys } from './auth/secret-box.ts';
 import { isSender } from './mail/sender.ts';
 import { createPolicy } from './outbound/policy.ts';
+import {
+  acceptedModels,
+  defaultModels,
+  type RemoteName,
+  readModels,
+  remoteNames,
+} from './providers/models.ts';
 
 /** A bad setting: one line that names the variable, what was given and what is accepted. */
 export class ConfigError extends Error {
@@ -73,6 +80,56 @@ const oauthUrl = {
   schema: Url.refine((url) => url.startsWith('https:') || isLoopback(new URL(url).hostname)),
   accepts: 'an https URL, or http on this machine',
 };
+
+const VideoName = z.enum(['local', ...remoteNames]);
+const GateLimits = z.object({
+  concurrent: z.int().min(1).max(10_000),
+  submitsPerMinute: z.int().min(1).max(1_000),
+});
+
+/** Pairs of a provider and its limits; what has another form fails the schema after it. */
+function readLimits(text: string): Record<string, unknown> {
+  const entries = text.split(',').filter((entry) => entry.trim() !== '');
+  return Object.fromEntries(
+    entries.map((entry) => {
+      const [, name, concurrent, perMinute] = /^\s*(\w+)=(\d{1,5})\/(\d{1,4})\s*$/.exec(entry) ?? [];
+      const isKnown = name === 'openai' || remoteNames.some((one) => one === name);
+      return isKnown
+        ? [name, { concurrent: Number(concurrent), submitsPerMinute: Number(perMinute) }]
+        : [entry, undefined];
+    }),
+  );
+}
+
+/** Key and address of a provider. */
+function providerRows<const Prefix extends string, const Key extends string>(
+  prefix: Prefix,
+  name: string,
+  keyName: Key,
+  baseUrl: string,
+) {
+  const key = {
+    schema: z.string().regex(/^[\x21-\x7e]{4,512}$/),
+    accepts: 'at least 4 printable characters',
+    help: `key for ${name}`,
+    isSecret: true,
+  } as const;
+  const base = { ...oauthUrl, default: baseUrl, help: `address of ${name}` };
+  return { [keyName]: key, [`${prefix}_BASE_URL`]: base } as Record<Key, typeof key> &
+    Record<`${Prefix}_BASE_URL`, typeof base>;
+}
+
+function modelsRow(name: RemoteName) {
+  return {
+    schema: z
+      .string()
+      .refine((text) => isFit(text, (list) => readModels(name, list)))
+      .transform((text) => readModels(name, text)),
+    default: defaultModels[name],
+    accepts: acceptedModels(name),
+    help: `models of ${name} for those of our plans`,
+  };
+}
 
 const rows = {
   PORT: { schema: Port, default: '8080', accepts: '0 to 65535', help: 'port of the front end' },
@@ -159,12 +216,49 @@ const rows = {
     help: "sender of mails (default no-reply@ BASE_URL's host)",
   },
   VISION_PROVIDER: {
-    schema: z.enum(['local']),
+    schema: z.enum(['local', 'openai']),
     default: 'local',
-    accepts: 'local',
+    accepts: 'local or openai',
     help: 'who looks at sources',
   },
-  VIDEO_PROVIDER: { schema: z.enum(['local']), default: 'local', accepts: 'local', help: 'who makes clips' },
+  VIDEO_PROVIDER: {
+    schema: List.pipe(z.array(VideoName).min(1)).refine((names) => new Set(names).size === names.length),
+    default: 'local',
+    accepts: `a comma list of ${VideoName.options.join(', ')}`,
+    help: 'who makes clips: the first that can, the next ones when it does not',
+  },
+  VIDEO_LIMITS: {
+    schema: z.string().transform(readLimits).pipe(z.record(z.string(), GateLimits)),
+    default: '',
+    accepts: 'a comma list of <provider>=<clips at once>/<submits a minute>, as replicate=20/60',
+    help: `how hard each provider may be tried, by all processes together (default ${provider.concurrent}/${provider.submitsPerMinute})`,
+  },
+  ...providerRows('OPENAI', 'openai', 'OPENAI_API_KEY', 'https://api.openai.com/v1'),
+  VISION_MODEL: {
+    schema: z.string().regex(/^[\w./:-]{1,120}$/),
+    default: 'gpt-4o-mini',
+    accepts: 'the name of a model that takes images',
+    help: 'model of the vision provider openai',
+  },
+  ...providerRows('REPLICATE', 'replicate', 'REPLICATE_API_TOKEN', 'https://api.replicate.com/v1'),
+  REPLICATE_MODELS: modelsRow('replicate'),
+  REPLICATE_WEBHOOK_SECRET: {
+    schema: z.string().regex(/^whsec_[A-Za-z0-9+/=]{16,}$/),
+    accepts: 'whsec_…',
+    help: 'secret that Replicate signs callbacks with (default: asked for from the account)',
+    isSecret: true,
+  },
+  ...providerRows('FAL', 'fal', 'FAL_KEY', 'https://queue.fal.run'),
+  FAL_MODELS: modelsRow('fal'),
+  FAL_KEYS_URL: {
+    ...oauthUrl,
+    default: 'https://rest.fal.ai/.well-known/jwks.json',
+    help: 'public keys that fal signs callbacks with',
+  },
+  ...providerRows('RUNWAY', 'runway', 'RUNWAY_API_KEY', 'https://api.dev.runwayml.com'),
+  RUNWAY_MODELS: modelsRow('runway'),
+  ...providerRows('LUMA', 'luma', 'LUMA_API_KEY', 'https://api.lumalabs.ai/dream-machine/v1'),
+  LUMA_MODELS: modelsRow('luma'),
   RENDER_THREADS: {
     schema: countUpTo(256),
     default: String(availableParallelism()),
@@ -355,6 +449,7 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     smtpUrl: env.SMTP_URL,
     mailFrom: env.MAIL_FROM ?? `no-reply@${new URL(baseUrl).hostname}`,
     renderThreads: env.RENDER_THREADS,
+    providers: modelProviders(env),
     oauth: oauthClients(env),
     metricsToken: env.METRICS_TOKEN,
     secretsKey: env.SECRETS_KEY,
@@ -380,6 +475,31 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
       followsRetryAfter: env.WEBHOOK_RETRY_AFTER,
       egressProxy: env.WEBHOOK_EGRESS_PROXY,
     },
+  };
+}
+
+/** Model providers that are used. @throws {ConfigError} for one without its key. */
+function modelProviders(env: Environment) {
+  const isUsed = (name: string) =>
+    env.VISION_PROVIDER === name || env.VIDEO_PROVIDER.some((one) => one === name);
+  const used = <More>(name: string, keyName: keyof Environment, baseUrl: string, more: More) => {
+    const key = env[keyName] as string | undefined;
+    if (!isUsed(name)) return undefined;
+    if (key === undefined) throw new ConfigError(`${keyName} is needed for the provider ${name}`);
+    return { key, baseUrl, ...more };
+  };
+  return {
+    vision: env.VISION_PROVIDER,
+    video: env.VIDEO_PROVIDER,
+    limits: env.VIDEO_LIMITS,
+    openai: used('openai', 'OPENAI_API_KEY', env.OPENAI_BASE_URL, { model: env.VISION_MODEL }),
+    replicate: used('replicate', 'REPLICATE_API_TOKEN', env.REPLICATE_BASE_URL, {
+      models: env.REPLICATE_MODELS,
+      webhookSecret: env.REPLICATE_WEBHOOK_SECRET,
+    }),
+    fal: used('fal', 'FAL_KEY', env.FAL_BASE_URL, { models: env.FAL_MODELS, keysUrl: env.FAL_KEYS_URL }),
+    runway: used('runway', 'RUNWAY_API_KEY', env.RUNWAY_BASE_URL, { models: env.RUNWAY_MODELS }),
+    luma: used('luma', 'LUMA_API_KEY', env.LUMA_BASE_URL, { models: env.LUMA_MODELS }),
   };
 }
 

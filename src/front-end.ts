@@ -21,6 +21,7 @@ import { type OAuthParts, oauthRoutes } from './http/oauth.ts';
 import { operatorRoutes } from './http/operator.ts';
 import { createPace } from './http/pace.ts';
 import { projectRoutes } from './http/projects.ts';
+import { providerCallbackRoutes } from './http/provider-callbacks.ts';
 import { proxyRoutes } from './http/proxy.ts';
 import { createLookups, followChanges } from './http/proxy-lookups.ts';
 import { createPosters } from './http/proxy-poster.ts';
@@ -86,6 +87,7 @@ export function createRoutes(parts: Parts, services: Services, hub: Hub): AnyRou
     ...eventRoutes({ hub, findAsset, findProjectByKey }),
     ...publicRoutes(parts, services, hub, known),
     ...embedRoutes(),
+    ...providerCallbackRoutes(parts.models.onCallback),
     ...healthRoutes,
   ];
   routes.push(...documentRoutes(routes, config.baseUrl));
@@ -205,6 +207,7 @@ function createServices({
   webhooks,
   erasure,
   uploadKey,
+  models,
 }: Parts): Services {
   const http: HttpConfig = {
     baseUrl: config.baseUrl,
@@ -239,6 +242,7 @@ function createServices({
       if ('projectId' in of) return store.assets.count([of.projectId]);
       return store.assets.count((await store.projects.list(of.userId, maxProjects)).map(({ id }) => id));
     },
+    providerStatus: models.status,
     async ready(signal) {
       const isStoreUp = await store.ping(signal).then(
         () => true,

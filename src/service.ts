@@ -5,11 +5,8 @@
  * may be one process, the default, or many.
  */
 import { randomBytes } from 'node:crypto';
-import { copyFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { EffectError } from '../schemas/errors.ts';
 import {
   mail as mailLimits,
   proxy as proxyLimits,
@@ -31,7 +28,7 @@ import { createSimpleCrawler } from './brand/simple-crawler.ts';
 import { openBus } from './bus/bus.ts';
 import type { Config } from './config.ts';
 import { createWebhookRequests, startDeliveries } from './deliveries.ts';
-import type { EffectDeps } from './effects/deps.ts';
+import type { EffectDeps, Purchases } from './effects/deps.ts';
 import { createAssetEffects } from './effects/effects.ts';
 import { readSource, type SourceDeps } from './effects/fetch-source.ts';
 import { startEmbedded } from './embedded/embedded.ts';
@@ -42,14 +39,20 @@ import { createLoad, loadBeatMs, loadSubject } from './load.ts';
 import type { Log } from './log.ts';
 import { createMailer } from './mail/mailer.ts';
 import { createSmtp } from './mail/smtp.ts';
-import { checkClip } from './media/clip-check.ts';
+import { checkClip, checkForeignClip } from './media/clip-check.ts';
 import { createEngine } from './media/engine.ts';
 import { createFileStorage } from './media/file-storage.ts';
 import { sniffImage } from './media/image.ts';
+import {
+  createModelProviders,
+  createPurchases,
+  createVideoChoice,
+  type ModelProviderParts,
+  type ModelProviders,
+} from './model-providers.ts';
 import { createOutbound } from './outbound/outbound.ts';
 import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
 import { createLocalVideo } from './providers/local-video.ts';
-import { createLocalVision } from './providers/local-vision.ts';
 import { recordCycles } from './quota/history.ts';
 import { mayStillRun } from './quota/runs.ts';
 import { openStore } from './store/client.ts';
@@ -153,6 +156,16 @@ async function open(
     const key = url.startsWith(uploads) ? url.slice(config.baseUrl.length + 1) : '';
     return /^uploads\/\w{1,64}\.(png|jpg|webp)$/.test(key) ? key : undefined;
   };
+  const modelParts = {
+    config,
+    log,
+    store,
+    bus,
+    outbound,
+    callbackKey: deriveKey(keys, 'callbacks of model providers'),
+    now: systemClock.now,
+  };
+  const models = createModelProviders(modelParts);
   const load = createLoad(bus.listen, systemClock.now);
   const requests = createAssetRequests({
     assets: store.assets,
@@ -160,6 +173,7 @@ async function open(
     bus,
     kind,
     queueWaitMs: load.waitMs,
+    canLoopNatively: models.canLoopNatively,
     async onSourceUsed(src) {
       const key = uploadKey(src);
       if (key !== undefined) await store.uploads.markUsed(key, systemClock.now());
@@ -189,6 +203,8 @@ async function open(
     tempDir,
     requests,
     erasure,
+    models,
+    modelParts,
     webhooks: createWebhookRequests({ config, log, store, bus, outbound }),
     uploadKey,
     oauthKey: deriveKey(keys, 'sign-in elsewhere'),
@@ -247,6 +263,8 @@ export type Parts = {
   requests: ReturnType<typeof createAssetRequests>;
   erasure: ReturnType<typeof createErasure>;
   webhooks: ReturnType<typeof createWebhookRequests>;
+  models: ModelProviders;
+  modelParts: ModelProviderParts;
   /** Storage key of a source that was uploaded here; undefined for an address outside. */
   uploadKey(url: string): string | undefined;
   /** Signs what a browser keeps while it signs in elsewhere. */
@@ -257,6 +275,8 @@ export type Parts = {
 
 /** Fetches and writes at once in one worker: they wait more than they work. */
 const ioSlots = 32;
+/** Clips of a remote provider that one worker follows at once: they wait, too, and its gate says how many there are. */
+const remoteSlots = 64;
 /** Workers beat four times as often. */
 const hearPeersMs = 1_000;
 
@@ -268,8 +288,10 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
     await createLocalVideo({ engine, tempDir: join(tempDir, 'clips'), poolSize: config.renderThreads }),
     (one) => one.close(),
   );
-  const slots = createSlots({ cpu: config.renderThreads, video: config.renderThreads, io: ioSlots });
-  const effects = createAssetEffects(effectDeps(parts, video));
+  const videoSlots = config.renderThreads + parts.models.videos.length * remoteSlots;
+  const slots = createSlots({ cpu: config.renderThreads, video: videoSlots, io: ioSlots });
+  const purchases = opened(createPurchases(parts.modelParts), async (one) => one.stop());
+  const effects = createAssetEffects(effectDeps(parts, video, purchases));
   const deliveries = await startDeliveries(parts, workerId);
   kinds.set(deliveries.kind.name, deliveries.kind);
   const owner = opened(
@@ -374,9 +396,11 @@ function startMail({ config, log, opened, store }: Parts): void {
 }
 
 function effectDeps(
-  { config, store, sources, engine, tempDir }: Parts,
+  { config, store, sources, engine, tempDir, models, modelParts }: Parts,
   video: Awaited<ReturnType<typeof createLocalVideo>>,
+  purchases: Purchases,
 ): EffectDeps {
+  const videos = [video, ...models.videos];
   return {
     now: systemClock.now,
     ...sources,
@@ -386,9 +410,11 @@ function effectDeps(
       const user = project && (await store.quota.find(project.userId));
       return project && user ? mayStillRun(user, project, run, systemClock.now()) : false;
     },
-    vision: createLocalVision(),
-    videoFor: () => video,
-    videoNamed: (name) => (name === video.name ? video : undefined),
+    vision: models.vision,
+    videosFor: createVideoChoice(modelParts, videos),
+    videoNamed: (name) => videos.find((one) => one.name === name),
+    purchases,
+    callbackUrl: models.callbackUrl,
     merge: async (job, signal) => {
       await engine.merge(job, signal);
     },
@@ -397,13 +423,9 @@ function effectDeps(
       await engine.poster(job, signal);
     },
     checkClip,
-    async copyOutput(url, file) {
-      if (!url.startsWith('file:'))
-        throw new EffectError('i2v_failed', `no provider has outputs at ${new URL(url).host}`);
-      await copyFile(fileURLToPath(url), file).catch((cause: unknown) => {
-        throw new EffectError('i2v_failed', `the output ${url} is gone`, { retry: 'transient', cause });
-      });
-    },
+    checkForeignClip,
+    conform: (job, signal) => engine.conform(job, signal),
+    copyOutput: models.copyOutput,
     mediaUrl: (key) => `${config.mediaBaseUrl}/${key}`,
     visionTimeoutMs: config.pipeline.visionTimeoutMs,
   };

@@ -73,6 +73,8 @@ export type AssetRequestsPorts = {
   kind: ActorKind;
   /** Estimated wait of a new run of the project for a worker, in ms. */
   queueWaitMs(projectId: string): number;
+  /** Whether a loop of a model can be made without a seam; absent where every one can. */
+  canLoopNatively?(model: Model): boolean;
   /** The source of a new asset: an upload is kept from now on. */
   onSourceUsed(src: string): Promise<void>;
   now(): number;
@@ -90,6 +92,7 @@ export function createAssetRequests({
   bus,
   kind,
   queueWaitMs,
+  canLoopNatively = () => true,
   onSourceUsed,
   now,
 }: AssetRequestsPorts) {
@@ -127,7 +130,7 @@ export function createAssetRequests({
     const { plan } = user;
     const run: NewRun = {
       src: withoutFragment(asked.src),
-      options: fillIn(project, asked, plan),
+      options: fillIn(project, asked, plan, canLoopNatively),
       plan,
       requestId,
     };
@@ -197,7 +200,7 @@ export function createAssetRequests({
     const user = await quota.find(project.userId);
     if (!user) return exhausted('free', project);
     const { plan } = user;
-    const options = change(asset.options, asked, plan);
+    const options = change(asset.options, asked, plan, canLoopNatively);
     const refusal = refuse(project, asset.src, options, plan) ?? refuseBusy(project);
     if (refusal) return refusal;
     const hold = await runs.take(user, project, `${asset.id}:${run}`);
@@ -333,8 +336,14 @@ export function toView(document: AssetDocument): AssetView {
 }
 
 /** Request, else the project's default, else the service's (decisions 3, Defaults). */
-function fillIn(project: AssetProject, asked: Asked, plan: PlanName): RunOptions {
+function fillIn(
+  project: AssetProject,
+  asked: Asked,
+  plan: PlanName,
+  canLoopNatively: (model: Model) => boolean,
+): RunOptions {
   const mode = asked.mode ?? project.defaultMode ?? 'loop';
+  const model = asked.model ?? defaultModel;
   return {
     motion: asked.motion ?? project.defaultMotion ?? 'subtle',
     mode,
@@ -342,18 +351,25 @@ function fillIn(project: AssetProject, asked: Asked, plan: PlanName): RunOptions
     seed: asked.seed ?? null,
     promptOverride: asked.prompt_override ?? null,
     aspect: asked.aspect ?? 'source',
-    model: asked.model ?? defaultModel,
-    loopMode: mode === 'loop' ? plans[plan].loopMode : 'none',
+    model,
+    loopMode: loopModeOf(mode, plan, canLoopNatively(model)),
   };
 }
 
 const defaultModel: Model = 'fast';
+
+/** A seam is faded over where the plan or the model knows no better. */
+function loopModeOf(mode: Mode, plan: PlanName, canBeNative: boolean): RunOptions['loopMode'] {
+  if (mode !== 'loop') return 'none';
+  return canBeNative ? plans[plan].loopMode : 'crossfade';
+}
 
 /** Fields that are not sent keep the present run's value (decisions 3, Regenerate). */
 function change(
   present: RunOptions,
   asked: Omit<AssetOptions, 'aspect' | 'model'>,
   plan: PlanName,
+  canLoopNatively: (model: Model) => boolean,
 ): RunOptions {
   const mode = asked.mode ?? present.mode;
   return {
@@ -363,7 +379,7 @@ function change(
     seconds: asked.dur_seconds ?? present.seconds,
     seed: asked.seed ?? present.seed,
     promptOverride: asked.prompt_override ?? present.promptOverride,
-    loopMode: mode === 'loop' ? plans[plan].loopMode : 'none',
+    loopMode: loopModeOf(mode, plan, canLoopNatively(present.model)),
   };
 }
 

@@ -14,6 +14,7 @@ import {
   OperatorUserResponse,
   OperatorUsersQuery,
   PlanChangeRequest,
+  ProviderStatusList,
   QuotaChangeRequest,
 } from '../../schemas/operator.ts';
 import { OkResponse } from '../../schemas/user.ts';
@@ -130,6 +131,17 @@ const listMails = route({
   },
 });
 
+const listProviders = route({
+  method: 'get',
+  path: '/api/operator/providers',
+  summary: 'See how the model providers are doing',
+  auth: 'operator',
+  responses: { 200: ProviderStatusList },
+  async handle(_input, { providerStatus }) {
+    return reply(200, { providers: await providerStatus() });
+  },
+});
+
 export const operatorRoutes: AnyRoute[] = [
   listUsers,
   readUser,
@@ -138,6 +150,7 @@ export const operatorRoutes: AnyRoute[] = [
   endSessions,
   listAudit,
   listMails,
+  listProviders,
 ];
 
 const notFound = { error: 'not found' };

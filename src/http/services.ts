@@ -1,5 +1,6 @@
 /** What handlers of requests are given. Built once at start; tests hand in their own parts. */
 
+import type { ProviderStatus } from '../../schemas/operator.ts';
 import { createTrustedProxies, type TrustedProxies } from '../auth/client-address.ts';
 import { type CrossSiteCheck, createCrossSiteCheck } from '../auth/cross-site.ts';
 import { createOperatorCheck, type OperatorCheck } from '../auth/operators.ts';
@@ -94,6 +95,8 @@ export type Services = Access & {
   mediaUrl(key: string): string;
   /** Number of assets of a user or of a project. */
   countAssets(of: { userId: string } | { projectId: string }): Promise<number>;
+  /** How the model providers are doing. */
+  providerStatus(): Promise<ProviderStatus[]>;
   /** Whether everything this process needs can be reached, and what cannot. */
   ready(signal: AbortSignal): Promise<{ ok: boolean; failing: string[] }>;
   /** Keys, origins or settings have changed: caches forget the project; `oldKey` no longer is one. */
