@@ -162,7 +162,9 @@ function parseContent(content: string): unknown {
   }
 }
 
-const ErrorOf = z.looseObject({ error: z.looseObject({ code: z.unknown(), type: z.unknown() }) });
+const ErrorOf = z.looseObject({
+  error: z.looseObject({ code: z.unknown().optional(), type: z.unknown().optional() }),
+});
 
 /** What an error body says beyond its status. */
 function classify(answer: WireAnswer): Partial<Failure> {

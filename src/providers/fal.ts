@@ -19,9 +19,9 @@ const keptSeconds = 86_400;
 
 const Queued = z.looseObject({
   request_id: z.string().regex(/^[\w-]{1,128}$/),
-  status_url: z.unknown(),
-  response_url: z.unknown(),
-  cancel_url: z.unknown(),
+  status_url: z.unknown().optional(),
+
+  cancel_url: z.unknown().optional(),
 });
 const Status = z.looseObject({ status: z.string(), queue_position: z.number().optional() });
 const Output = z.looseObject({ video: z.looseObject({ url: z.url() }) });

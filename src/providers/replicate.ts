@@ -32,7 +32,7 @@ const Prediction = z.looseObject({
   output: z.unknown().optional(),
   error: z.unknown().optional(),
   data_removed: z.boolean().nullish(),
-  urls: z.looseObject({ get: z.unknown(), cancel: z.unknown() }).nullish(),
+  urls: z.looseObject({ get: z.unknown().optional(), cancel: z.unknown().optional() }).nullish(),
 });
 type Prediction = z.infer<typeof Prediction>;
 
