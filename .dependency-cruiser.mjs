@@ -20,7 +20,8 @@ const spokenIn = (name, from, packages) => ({
   to: { path: packages.map((one) => `${npm}${one}/`) },
 });
 
-const tops = '^src/(main|service|front-end|deliveries|model-providers|load|poster-request|temp-dir|config|log|cli)\\.ts$';
+const tops =
+  '^src/(main|service|front-end|deliveries|model-providers|load|poster-request|temp-dir|config|log|cli)\\.ts$';
 
 export default {
   forbidden: [
