@@ -302,3 +302,6 @@ export const runtime = {
   maxBatch: 512,
   maxQueued: 4096,
 } as const;
+
+/** Of the keys of images that are put under an address for a model provider alone: deleted soon, and never cached. */
+export const shownEnding = '-shown.jpg';

@@ -15,7 +15,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { AssetEffects } from '../../machines/asset.ts';
 import type { AssetMessage, VideoJobRef } from '../../schemas/asset-messages.ts';
 import { EffectError } from '../../schemas/errors.ts';
-import { provider as limits } from '../../schemas/limits.ts';
+import { provider as limits, shownEnding } from '../../schemas/limits.ts';
 import {
   type Failure,
   type ImageRef,
@@ -389,7 +389,7 @@ function toJob(work: Work, provider: VideoProvider, deadline: number): VideoJob 
 function publisher({ params, context, deps, published }: Work) {
   return async (jpg: Uint8Array, signal: AbortSignal): Promise<string> => {
     const hash = createHash('sha256').update(jpg).digest('hex').slice(0, hashDigits);
-    const key = `media/${context.id}/${params.run}-${hash}.jpg`;
+    const key = `media/${context.id}/${params.run}-${hash}${shownEnding}`;
     await deps.storage.put(key, jpg, { contentType: 'image/jpeg', signal });
     published.add(key);
     return deps.mediaUrl(key);

@@ -6,6 +6,7 @@
  * A key's content never changes, so what is known of it stays true; `forget` is for what was deleted.
  */
 import { LRUCache } from 'lru-cache';
+import { shownEnding } from '../../schemas/limits.ts';
 import { type Storage, StorageError } from '../media/storage.ts';
 import { createLimiter } from '../sse/limiter.ts';
 
@@ -84,7 +85,7 @@ export function createMediaFiles(storage: Storage, options: MediaFilesOptions = 
       uses: 0,
       headers: new Map(),
     };
-    known.set(key, file);
+    if (!key.endsWith(shownEnding)) known.set(key, file);
     return file;
   };
 
