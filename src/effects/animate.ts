@@ -63,7 +63,7 @@ export async function animate(
   } finally {
     // They were of use to the provider alone.
     for (const key of published) {
-      await deps.storage.deletePrefix(key, new AbortController().signal).catch(ignored);
+      await deps.storage.delete(key, new AbortController().signal).catch(ignored);
     }
   }
 }

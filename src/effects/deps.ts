@@ -25,6 +25,7 @@ export type EffectStorage = {
   ): Promise<{ bytes: number }>;
   /** The whole object; undefined when there is none. */
   read(key: string, signal: AbortSignal, maxBytes: number): Promise<Uint8Array | undefined>;
+  delete(key: string, signal: AbortSignal): Promise<void>;
   deletePrefix(prefix: string, signal: AbortSignal): Promise<void>;
 };
 
