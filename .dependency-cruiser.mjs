@@ -57,7 +57,7 @@ export default {
       'providers, media: schemas, outbound',
       '^src/(providers|media)/',
       ['^src/(providers|media|outbound)/', '^schemas/'],
-      ['sharp', 'mp4box', '@fastify/busboy', 'zod', 'lru-cache'],
+      ['sharp', 'mp4box', '@fastify/busboy', 'zod', 'lru-cache', 'aws4fetch', 'undici', 'p-retry'],
     ),
     only(
       'auth, mail, quota, brand, webhooks, sse: schemas, store, bus, outbound',
@@ -115,6 +115,7 @@ export default {
     spokenIn('uWebSockets.js in http and sse', '^src/(http|sse|bench)/', ['uWebSockets\\.js']),
     spokenIn('argon2 in auth', '^src/auth/', ['@node-rs/argon2']),
     spokenIn('nodemailer in mail', '^src/mail/', ['nodemailer']),
+    spokenIn('aws4fetch in one file', '^src/media/s3-client\\.ts$', ['aws4fetch']),
     spokenIn('openid-client in one file', '^src/auth/oauth-providers\\.ts$', ['openid-client']),
   ],
   options: {

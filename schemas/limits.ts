@@ -163,6 +163,26 @@ export const upload = {
   maxUnusedBytesPerUser: 500 * 1024 * 1024,
 } as const;
 
+/** Calls of an object store (decisions 10, STORAGE_URL). */
+export const storage = {
+  connectMs: 5_000,
+  /** From the end of a request to the first byte of its answer; also how long the store may take no more of a body. */
+  answerMs: 15_000,
+  /** Between two pieces of an answer, while its reader is ready for more. */
+  idleMs: 15_000,
+  /** A whole call without a body, its wait for a connection included; of a stream the time until it begins. */
+  callMs: 30_000,
+  /** Attempts after the first, and the wait before the first of them: it doubles, lengthened at random. */
+  retries: 3,
+  retryMs: 200,
+  keepAliveMs: 10_000,
+  /** Connections of this process for calls, and for objects that are being read. */
+  connections: 64,
+  streams: 1_024,
+  /** Until the check at the start has found the bucket usable. */
+  checkMs: 20_000,
+} as const;
+
 /** The public proxy (specification 4.4, decisions 4). */
 export const proxy = {
   maxSourceUrlBytes: 1500,

@@ -10,6 +10,7 @@ import { pipeline, provider, sse, webhook } from '../schemas/limits.ts';
 import { createTrustedProxies } from './auth/client-address.ts';
 import { acceptedKeys, parseKeys } from './auth/secret-box.ts';
 import { isSender } from './mail/sender.ts';
+import { acceptedS3Url, parseS3Url } from './media/s3-place.ts';
 import { createPolicy } from './outbound/policy.ts';
 import {
   acceptedModels,
@@ -131,6 +132,12 @@ function modelsRow(name: RemoteName) {
   };
 }
 
+const credential = { schema: z.string().regex(/^[\x21-\x7e]{1,4096}$/), accepts: 'a text without spaces' };
+const credentialFile = {
+  schema: z.string().min(1),
+  accepts: 'a file, read again when the store refuses what it held',
+};
+
 const rows = {
   PORT: { schema: Port, default: '8080', accepts: '0 to 65535', help: 'port of the front end' },
   HOST: {
@@ -184,10 +191,16 @@ const rows = {
     help: 'replicas of each stream (default 1 embedded, else 3)',
   },
   STORAGE_URL: {
-    schema: z.string().regex(/^file:./),
-    accepts: 'file:<folder>',
+    schema: z.string().refine((text) => /^file:./.test(text) || isFit(text, parseS3Url)),
+    accepts: `file:<folder>, or ${acceptedS3Url}`,
     help: 'where media are stored (default file: under DATA_DIR)',
   },
+  S3_ACCESS_KEY_ID: { ...credential, help: 'who this is to the object store' },
+  S3_ACCESS_KEY_ID_FILE: { ...credentialFile, help: 'file with it instead' },
+  S3_SECRET_ACCESS_KEY: { ...credential, help: 'its secret', isSecret: true },
+  S3_SECRET_ACCESS_KEY_FILE: { ...credentialFile, help: 'file with it instead' },
+  S3_SESSION_TOKEN: { ...credential, help: 'goes with short-lived credentials', isSecret: true },
+  S3_SESSION_TOKEN_FILE: { ...credentialFile, help: 'file with it instead' },
   MEDIA_BASE_URL: {
     schema: Url,
     accepts: 'an http or https URL',
@@ -440,10 +453,11 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     natsUrl: env.NATS_URL,
     natsPrefix: env.NATS_PREFIX,
     natsReplicas: replicas,
-    storageFolder:
-      env.STORAGE_URL === undefined
-        ? resolve(dataDir, 'storage')
-        : resolve(env.STORAGE_URL.slice('file:'.length)),
+    /** Not used with `s3`. */
+    storageFolder: env.STORAGE_URL?.startsWith('file:')
+      ? resolve(env.STORAGE_URL.slice('file:'.length))
+      : resolve(dataDir, 'storage'),
+    s3: s3Settings(env),
     outboundAllow: env.OUTBOUND_ALLOW ?? (isDevelopment ? ['127.0.0.0/8', '::1/128', 'localhost'] : []),
     trustedProxies: env.TRUSTED_PROXIES,
     smtpUrl: env.SMTP_URL,
@@ -524,6 +538,30 @@ function oauthClients(env: Environment) {
       : { clientId: id, clientSecret: secret, baseUrl };
   };
   return { google: clientOf('GOOGLE', google), github: clientOf('GITHUB', github) };
+}
+
+/** The bucket that media are stored in, and who this is there; undefined for a folder. @throws {ConfigError} */
+function s3Settings(env: Environment) {
+  if (!env.STORAGE_URL?.startsWith('s3:')) return undefined;
+  const sourceOf = (name: 'S3_ACCESS_KEY_ID' | 'S3_SECRET_ACCESS_KEY' | 'S3_SESSION_TOKEN') => {
+    const text = env[name];
+    const file = env[`${name}_FILE`];
+    if (text !== undefined && file !== undefined) {
+      throw new ConfigError(`${name} and ${name}_FILE are both set: one of them is needed`);
+    }
+    if (text === undefined && file === undefined && name !== 'S3_SESSION_TOKEN') {
+      throw new ConfigError(`${name} or ${name}_FILE is needed with STORAGE_URL=s3://…`);
+    }
+    return { ...(text === undefined ? {} : { text }), ...(file === undefined ? {} : { file }) };
+  };
+  return {
+    place: parseS3Url(env.STORAGE_URL),
+    credentials: {
+      accessKeyId: sourceOf('S3_ACCESS_KEY_ID'),
+      secretAccessKey: sourceOf('S3_SECRET_ACCESS_KEY'),
+      sessionToken: sourceOf('S3_SESSION_TOKEN'),
+    },
+  };
 }
 
 /** What production must not run with (decisions 10, Modes). */

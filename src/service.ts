@@ -50,6 +50,8 @@ import {
   type ModelProviderParts,
   type ModelProviders,
 } from './model-providers.ts';
+import { openS3Storage } from './media/s3-storage.ts';
+import type { Storage } from './media/storage.ts';
 import { createOutbound } from './outbound/outbound.ts';
 import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
 import { createLocalVideo } from './providers/local-video.ts';
@@ -135,7 +137,8 @@ async function open(
     }),
     (one) => one.close(),
   );
-  const storage = await createFileStorage(config.storageFolder);
+  const { path: tempDir } = opened(await openTempDir(join(config.dataDir, 'tmp')), (one) => one.remove());
+  const storage = await openStorage(config, tempDir, opened);
   const outbound = opened(
     createOutbound({
       allow: config.outboundAllow,
@@ -146,7 +149,6 @@ async function open(
   );
   const kind = createAssetKind(store.assets.actors, config.pipeline);
   const kinds = new Map<string, ActorKind>([[kind.name, kind]]);
-  const { path: tempDir } = opened(await openTempDir(join(config.dataDir, 'tmp')), (one) => one.remove());
   const engine = opened(
     createEngine({ ffmpegPath: embedded.ffmpegPath, tempDir, threads: config.renderThreads }),
     (one) => one.close(),
@@ -248,6 +250,11 @@ async function open(
   return port;
 }
 
+async function openStorage({ s3, storageFolder }: Config, tempDir: string, opened: Opened): Promise<Storage> {
+  if (!s3) return createFileStorage(storageFolder);
+  return opened(await openS3Storage({ ...s3, tempDir }), (one) => one.close());
+}
+
 /** What the roles share. */
 export type Parts = {
   config: Config;
@@ -255,7 +262,7 @@ export type Parts = {
   opened: Opened;
   store: Awaited<ReturnType<typeof openStore>>;
   bus: Awaited<ReturnType<typeof openBus>>;
-  storage: Awaited<ReturnType<typeof createFileStorage>>;
+  storage: Storage;
   outbound: ReturnType<typeof createOutbound>;
   engine: ReturnType<typeof createEngine>;
   kinds: Map<string, ActorKind>;

@@ -67,6 +67,16 @@ export type Storage = {
 /** A store that cannot be read or deleted from, or an object that is not what its reader expects. */
 export class StorageError extends Error {
   override readonly name = 'StorageError';
+  /** Whether the same call may succeed at another time. */
+  readonly isTransient: boolean;
+
+  constructor(
+    message: string,
+    { isTransient = true, cause }: { isTransient?: boolean; cause?: unknown } = {},
+  ) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.isTransient = isTransient;
+  }
 }
 
 /** The content type that an object has by its key's extension. */
@@ -75,14 +85,22 @@ export function contentTypeOf(key: string): string {
   return contentTypes.get(extension) ?? 'application/octet-stream';
 }
 
+/** Whether a name, of an object that someone else may have stored, is of the form that every store takes. */
+export function isKey(text: string): boolean {
+  if (text.length > maxKeyChars || text.includes('..')) return false;
+  return text
+    .split('/')
+    .every((part) => /^[a-zA-Z0-9._-]+$/.test(part) && part !== '.' && part.length <= maxSegmentChars);
+}
+
 /** @throws {TypeError} when `key` is not of the form that every store takes. */
 export function checkKey(key: string): void {
-  if (!isPath(key)) throw new TypeError(`not a storage key: ${JSON.stringify(key.slice(0, maxKeyChars))}`);
+  if (!isKey(key)) throw new TypeError(`not a storage key: ${JSON.stringify(key.slice(0, maxKeyChars))}`);
 }
 
 /** @throws {TypeError} when `prefix` cannot begin a key. */
 export function checkPrefix(prefix: string): void {
-  if (prefix !== '' && !isPath(`${prefix}x`)) throw new TypeError(`not a prefix: ${JSON.stringify(prefix)}`);
+  if (prefix !== '' && !isKey(`${prefix}x`)) throw new TypeError(`not a prefix: ${JSON.stringify(prefix)}`);
 }
 
 /** @throws {TypeError} when `prefix` is not the name of a folder with its slash. */
@@ -119,10 +137,3 @@ const contentTypes = new Map([
   ['png', 'image/png'],
   ['webp', 'image/webp'],
 ]);
-
-function isPath(text: string): boolean {
-  if (text.length > maxKeyChars || text.includes('..')) return false;
-  return text
-    .split('/')
-    .every((part) => /^[a-zA-Z0-9._-]+$/.test(part) && part !== '.' && part.length <= maxSegmentChars);
-}

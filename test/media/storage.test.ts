@@ -1,4 +1,4 @@
-/** What every store must do, and what a folder must do besides. */
+/** What every store must do, and what a folder must do besides. What S3 must do besides: s3-storage.test.ts. */
 import { execFile } from 'node:child_process';
 import { EventEmitter, once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -9,7 +9,11 @@ import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { createFileStorage } from '../../src/media/file-storage.ts';
+import { parseS3Url } from '../../src/media/s3-place.ts';
+import { openS3Storage } from '../../src/media/s3-storage.ts';
 import { contentTypeOf, type Storage } from '../../src/media/storage.ts';
+import { s3Credentials, startS3Like } from '../fixtures/s3-like.ts';
+import { findVersitygw, startVersitygw } from '../fixtures/versitygw.ts';
 
 const never = new AbortController().signal;
 const mp4 = { contentType: 'video/mp4', signal: never };
@@ -47,9 +51,24 @@ function heldBody(piece: string) {
   return { body: body(), begun, release: () => gate.emit('released') };
 }
 
+async function openBucket(t: Test, storageUrl: string): Promise<Storage> {
+  const storage = await openS3Storage({
+    place: parseS3Url(storageUrl),
+    credentials: s3Credentials,
+    tempDir: tmpdir(),
+  });
+  t.teardown(() => storage.close());
+  return storage;
+}
+
+const versitygw = findVersitygw();
 const stores: Record<string, (t: Test) => Promise<Storage>> = {
   'a folder': async (t) => createFileStorage(t.testdir()),
+  'an object store': async (t) => openBucket(t, (await startS3Like(t)).storageUrl),
+  ...(versitygw && { versitygw: async (t) => openBucket(t, await startVersitygw(t, versitygw)) }),
 };
+if (!versitygw)
+  t.comment('skipped: versitygw is neither on PATH nor in the cache (npm test builds it with Go)');
 
 for (const [name, open] of Object.entries(stores)) {
   t.test(`${name} keeps the contract of storage`, async (t) => {
