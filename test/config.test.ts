@@ -130,7 +130,15 @@ t.test('a bad value is one line that names the variable, the value and what is a
     NATS_URL: ['', 'http://bus', 'nats://', 'nats://a,,b'],
     NATS_PREFIX: ['test', 'a b.', '*.', '.'],
     NATS_REPLICAS: ['', '0', '6', '1.5'],
-    STORAGE_URL: ['', 'file:', '/srv/media', 's3://bucket'],
+    STORAGE_URL: [
+      '',
+      'file:',
+      '/srv/media',
+      's3://bucket',
+      's3://bucket?region=a&acl=public',
+      'http://store',
+    ],
+    S3_ACCESS_KEY_ID: [''],
     MEDIA_BASE_URL: ['', 'cdn', 'mailto:a@b.example'],
     OUTBOUND_ALLOW: ['10.0.0.0/33', 'http://10.0.0.1', 'a b'],
     TRUSTED_PROXIES: ['proxy', '10.0.0.0/33', '10.0.0.1/', 'localhost'],
@@ -180,6 +188,8 @@ t.test('a secret that is refused is not shown, nor a password in an address', as
   const key = production['SECRETS_KEY'] ?? '';
   const bad: Record<string, string[]> = {
     METRICS_TOKEN: ['short'],
+    S3_SECRET_ACCESS_KEY: ['two words', 'a line\n'],
+    S3_SESSION_TOKEN: ['two words'],
     SECRETS_KEY: [
       ...['short', `${key.slice(0, -4)}`, `${key}A`, `${key},short`, 'x'.repeat(44), `${key} ${key}`],
       Buffer.alloc(32).toString('base64'),
@@ -198,6 +208,35 @@ t.test('a secret that is refused is not shown, nor a password in an address', as
     refusal({ MONGODB_URL: 'http://user:hunter2@db' }),
     /^MONGODB_URL is "http:\/\/\[hidden\]@db"; accepted: mongodb:/,
   );
+});
+
+t.test('a bucket comes with credentials, as texts or in files', async (t) => {
+  const place = { STORAGE_URL: 's3://media/own?region=eu-west-1' };
+  const id = { S3_ACCESS_KEY_ID: 'id' };
+  t.match(readConfig({ ...place, ...id, S3_SECRET_ACCESS_KEY: 'secret', S3_SESSION_TOKEN: 'token' }).s3, {
+    place: { bucket: 'media', prefix: 'own/', region: 'eu-west-1' },
+    credentials: {
+      accessKeyId: { text: 'id' },
+      secretAccessKey: { text: 'secret' },
+      sessionToken: { text: 'token' },
+    },
+  });
+  t.strictSame(readConfig({ ...place, ...id, S3_SECRET_ACCESS_KEY_FILE: '/run/s3' }).s3?.credentials, {
+    accessKeyId: { text: 'id' },
+    secretAccessKey: { file: '/run/s3' },
+    sessionToken: {},
+  });
+  t.equal(refusal(place), 'S3_ACCESS_KEY_ID or S3_ACCESS_KEY_ID_FILE is needed with STORAGE_URL=s3://…');
+  t.match(refusal({ ...place, ...id }), /^S3_SECRET_ACCESS_KEY or S3_SECRET_ACCESS_KEY_FILE is needed/);
+  t.equal(
+    refusal({ ...place, ...id, S3_ACCESS_KEY_ID_FILE: '/run/id' }),
+    'S3_ACCESS_KEY_ID and S3_ACCESS_KEY_ID_FILE are both set: one of them is needed',
+  );
+  t.match(
+    refusal({ STORAGE_URL: 's3://id:hunter2@media?region=a' }),
+    /^STORAGE_URL is "s3:\/\/\[hidden\]@media/,
+  );
+  t.equal(readConfig(id).s3, undefined, 'a folder needs none');
 });
 
 t.test('keys of secrets: several, in either alphabet of base64; in one place', async (t) => {
@@ -271,7 +310,7 @@ t.test('--help lists every setting once with its default, and the defaults are a
   const names = lines.map((line) => line.trim().split(' ')[0] ?? '');
   t.equal(new Set(names).size, lines.length);
   t.ok(lines.length > 25);
-  for (const line of lines) t.match(line, /^ {2}[A-Z_]+ {2,}\S.*; .+$/);
+  for (const line of lines) t.match(line, /^ {2}[A-Z0-9_]+ {2,}\S.*; .+$/);
   const shown = (name: string) => lines.find((line) => line.includes(` ${name} `)) ?? '';
   t.match(shown('RETRY_BACKOFF'), /\[0s,1s,4s\]$/);
   t.match(shown('VIDEO_TIMEOUT'), /\[5m\]$/);

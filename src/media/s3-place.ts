@@ -17,7 +17,7 @@ export type S3Place = {
 
 /** For a message to the operator. */
 export const acceptedS3Url =
-  's3://<bucket>[/<folder>]?region=<region>[&endpoint=<http or https URL>][&addressing=path|virtual]';
+  's3://<bucket>/<folder>?region=<region>&endpoint=<http or https URL>&addressing=<path or virtual>';
 
 /**
  * Reads a STORAGE_URL. `region` may be left out with an endpoint (us-east-1), the endpoint with a region (that of
