@@ -43,6 +43,8 @@ import { checkClip, checkForeignClip } from './media/clip-check.ts';
 import { createEngine } from './media/engine.ts';
 import { createFileStorage } from './media/file-storage.ts';
 import { sniffImage } from './media/image.ts';
+import { openS3Storage } from './media/s3-storage.ts';
+import type { Storage } from './media/storage.ts';
 import {
   createModelProviders,
   createPurchases,
@@ -50,8 +52,6 @@ import {
   type ModelProviderParts,
   type ModelProviders,
 } from './model-providers.ts';
-import { openS3Storage } from './media/s3-storage.ts';
-import type { Storage } from './media/storage.ts';
 import { createOutbound } from './outbound/outbound.ts';
 import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
 import { createLocalVideo } from './providers/local-video.ts';

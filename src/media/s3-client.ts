@@ -85,7 +85,7 @@ export function createS3Client(keys: S3Keys, region: string, times: S3Limits = l
     const headers = await sign(call, credentials);
     if (body) headers['content-length'] = String(body.bytes);
     const { origin, pathname, search } = url;
-    return agent.request({
+    const answer = await agent.request({
       origin,
       path: pathname + search,
       method,
@@ -93,13 +93,21 @@ export function createS3Client(keys: S3Keys, region: string, times: S3Limits = l
       body: body?.open() ?? null,
       signal,
     });
+    // One whose body is destroyed unread fails, with nobody to hear of it.
+    answer.body.on('error', () => undefined);
+    return answer;
   };
 
   /** One attempt, with one more when the credentials have been replaced. The answer's body is still to come. */
   const send = async (call: S3Call, agent: Agent, signal: AbortSignal): Promise<Dispatcher.ResponseData> => {
     const credentials = keys.current();
     const answer = await request(call, agent, credentials, signal);
-    if (answer.statusCode !== 403 || !(await keys.renew(credentials))) return answer;
+    if (answer.statusCode !== 403) return answer;
+    const isRenewed = await keys.renew(credentials).catch((cause: unknown) => {
+      answer.body.destroy();
+      throw cause;
+    });
+    if (!isRenewed) return answer;
     await answer.body.dump();
     return request(call, agent, keys.current(), signal);
   };
@@ -124,8 +132,6 @@ export function createS3Client(keys: S3Keys, region: string, times: S3Limits = l
     try {
       const { statusCode: status, headers, body: stream } = await send(call, streams, limit.signal);
       stream.once('close', limit.end);
-      // One that is destroyed unread fails, with nobody to hear of it.
-      stream.on('error', () => undefined);
       if (!isSuccess(status)) refuseError(call, status, headers, await readText(stream));
       limit.endTime();
       return { status, headers, stream };

@@ -38,7 +38,11 @@ t.test(
     };
 
     const form = new FormData();
-    form.append('file', new Blob([Uint8Array.from(await photo())], { type: 'image/jpeg' }), 'photo.jpg');
+    form.append(
+      'file',
+      new Blob([Uint8Array.from(await photo({ width: 240, height: 160 }))], { type: 'image/jpeg' }),
+      'photo.jpg',
+    );
     const upload = await fetch(`${service.base}/api/v1/upload`, {
       method: 'POST',
       headers: { cookie: user.cookie },
@@ -83,13 +87,13 @@ t.test(
     const last = bytes.byteLength - 1;
     for (const [start, end] of [
       [0, 99],
-      [100, 65_635],
+      [100, last - 1],
       [last, last],
     ] as const) {
       const part = await fetch(proxied, { headers: { ...origin, range: `bytes=${start}-${end}` } });
       const expected = bytes.subarray(start, end + 1);
       t.equal(part.status, 206);
-      t.equal(part.headers.get('content-range'), `bytes ${start}-${Math.min(end, last)}/${bytes.byteLength}`);
+      t.equal(part.headers.get('content-range'), `bytes ${start}-${end}/${bytes.byteLength}`);
       t.strictSame(Buffer.from(await part.arrayBuffer()), expected);
     }
     const past = await fetch(proxied, { headers: { ...origin, range: `bytes=${last + 1}-` } });

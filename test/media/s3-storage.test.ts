@@ -459,7 +459,7 @@ t.test('credentials come from files, and are read again when they are refused', 
       sessionToken: { file: join(folder, 'token') },
     },
     tempDir: tmpdir(),
-    times,
+    times: { ...times, connections: 1 },
   });
   t.teardown(() => storage.close());
   await storage.put('x.bin', bytesOf('x'), bin);
@@ -474,10 +474,10 @@ t.test('credentials come from files, and are read again when they are refused', 
   );
   await writeFile(join(folder, 'token'), 'two\nlines');
   store.accepted = { ...s3Secrets, token: 'third' };
-  await t.rejects(storage.put('x.bin', bytesOf('x'), bin), {
-    ...writeFailed,
-    message: /holds no credential/,
-  });
+  const put = () => storage.put('x.bin', bytesOf('x'), bin);
+  await t.rejects(put(), { ...writeFailed, message: /holds no credential/ });
+  await writeFile(join(folder, 'token'), 'third');
+  t.strictSame(await put(), { bytes: 1, created: true }, 'the one connection is free again');
 });
 
 t.test('an address of storage names bucket, folder, region, endpoint and addressing', async (t) => {
