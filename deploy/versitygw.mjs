@@ -17,9 +17,13 @@ const askTimeoutMs = 60_000;
 const buildTimeoutMs = 15 * 60_000;
 
 const say = (line) => console.log(`setup: ${line}`);
-const isOnPath = (name) =>
-  (process.env.PATH ?? '').split(delimiter).some((one) => existsSync(join(one, name)));
-const isThere = () => existsSync(join(folder, 'versitygw')) || isOnPath('versitygw');
+const findOnPath = (name) =>
+  (process.env.PATH ?? '')
+    .split(delimiter)
+    .map((one) => join(one, name))
+    .find((file) => existsSync(file));
+const go = findOnPath('go');
+const isThere = () => existsSync(join(folder, 'versitygw')) || findOnPath('versitygw') !== undefined;
 
 async function build() {
   if (isThere()) return;
@@ -34,10 +38,10 @@ async function build() {
 function runGo(args, timeout) {
   const env = { ...process.env, GOBIN: folder, GOFLAGS: '-modcacherw' };
   return new Promise((resolve) => {
-    const child = spawn('go', args, { cwd: cache, env, timeout, stdio: ['ignore', 'ignore', 'inherit'] });
+    const child = spawn(go, args, { cwd: cache, env, timeout, stdio: ['ignore', 'ignore', 'inherit'] });
     child.on('error', () => resolve(false));
     child.on('exit', (code) => resolve(code === 0));
   });
 }
 
-if (isOnPath('go') && !isThere()) await alone(join(cache, 'versitygw.lock'), say, build);
+if (go !== undefined && !isThere()) await alone(join(cache, 'versitygw.lock'), say, build);

@@ -116,7 +116,7 @@ function createStorage(client: S3Client, { place, tempDir }: S3StorageOptions): 
             url: urlOf(key),
             headers: ifAbsent ? { ...headers, 'if-none-match': '*' } : headers,
             body: sized,
-            accepts: [412],
+            accepts: ifAbsent ? [412] : [],
             signal,
           });
           if (answer.status !== 412) return { bytes: sized.bytes, created: true };

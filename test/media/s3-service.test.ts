@@ -7,7 +7,7 @@ import { openS3Storage } from '../../src/media/s3-storage.ts';
 import { photo } from '../fixtures/images.ts';
 import { s3Credentials, s3Secrets, startS3Like } from '../fixtures/s3-like.ts';
 import { startTestService } from '../fixtures/service.ts';
-import { findVersitygw, startVersitygw } from '../fixtures/versitygw.ts';
+import { findVersitygw, noVersitygw, startVersitygw } from '../fixtures/versitygw.ts';
 
 const cdn = 'https://cdn.example/animations';
 
@@ -16,7 +16,7 @@ t.test(
   { timeout: 120_000 },
   async (t) => {
     const program = findVersitygw();
-    if (!program) t.comment('versitygw is not to be had: over the object store in memory');
+    if (!program) t.comment(`over the object store in memory: ${noVersitygw}`);
     const storageUrl = program ? await startVersitygw(t, program) : (await startS3Like(t)).storageUrl;
     const service = await startTestService(t, {
       STORAGE_URL: storageUrl,

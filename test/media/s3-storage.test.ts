@@ -130,6 +130,7 @@ t.test('what does not pass is an error after four attempts, and one that stays s
   const outcomes: [Fault, typeof failed & { message?: RegExp }, number][] = [
     [(_, response) => refuse(response, 503, 'SlowDown'), failed, 4],
     [resets, failed, 4],
+    [(_, response) => refuse(response, 412, 'PreconditionFailed'), refused, 1],
     [(_, response) => refuse(response, 403, 'AccessDenied'), refused, 1],
     [(_, response) => refuse(response, 404, 'NoSuchBucket'), refused, 1],
     [(_, response) => refuse(response, 400, 'RequestTimeout'), failed, 4],
