@@ -1,6 +1,6 @@
 /**
- * Builds versitygw, an object store that storage is tested against, once into the cache, when Go is installed. Run by
- * npm before the tests. Never fails: the tests say what they skip where the program is missing.
+ * Builds versitygw, an object store that storage is tested against, once into the cache, when Go is installed: `npm run
+ * versitygw`, some minutes. Never fails: the tests say what they skip where the program is missing.
  */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
