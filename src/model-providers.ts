@@ -211,7 +211,7 @@ function gateLimits(configured: Config['providers']['limits'], name: string) {
 const placeNames = ['asset', 'project', 'run', 'stage', 'attempt'] as const;
 
 /** The query of a callback's address: the attempt, and a token that only we can make. */
-function signPlace(key: Buffer, provider: string, place: CallbackPlace): string {
+export function signPlace(key: Buffer, provider: string, place: CallbackPlace): string {
   const query = new URLSearchParams(
     Object.fromEntries(placeNames.map((name) => [name, String(place[name])])),
   );

@@ -8,11 +8,18 @@ import { MongoNetworkError } from 'mongodb';
 import sharp from 'sharp';
 import t from 'tap';
 import type { PrepareResponse } from '../../schemas/asset.ts';
-import { account as accountLimits, upload as limits, oauth as oauthLimits } from '../../schemas/limits.ts';
+import {
+  account as accountLimits,
+  upload as limits,
+  oauth as oauthLimits,
+  provider as providerLimits,
+} from '../../schemas/limits.ts';
 import type { Operation } from '../../schemas/openapi.ts';
 import { hashOf, newSecret } from '../../src/auth/secret.ts';
+import { deriveKey, newKey, parseKeys } from '../../src/auth/secret-box.ts';
 import { exampleOf } from '../../src/docs/examples.ts';
 import { startServer } from '../../src/http/server.ts';
+import { signPlace } from '../../src/model-providers.ts';
 import type { MailTokenPurpose } from '../../src/store/mail-tokens.ts';
 import { startFront } from '../fixtures/http.ts';
 import { productRoutes } from '../fixtures/product.ts';
@@ -32,11 +39,15 @@ type Way = (endpoint: Endpoint) => Promise<Got>;
 
 // ── The world ───────────────────────────────────────────────────────────────────────────────────
 
+const secretsKey = newKey();
 const service = await startTestService(t, {
   OPERATOR_EMAILS: 'boss@example.com',
   TRUSTED_PROXIES: '127.0.0.1',
   OAUTH_GITHUB_CLIENT_ID: 'id',
   OAUTH_GITHUB_CLIENT_SECRET: 'secret',
+  SECRETS_KEY: secretsKey,
+  VIDEO_PROVIDER: 'local,luma',
+  LUMA_API_KEY: 'luma_key',
 });
 /** One request a minute: a part of one is none that can be counted. */
 const limited = await startTestService(t, {
@@ -136,6 +147,15 @@ async function withDelivery() {
   }
 }
 const hooked = await withDelivery();
+
+/** The address at which a provider may tell of the only attempt of a run. */
+const signedPlace = signPlace(deriveKey(parseKeys(secretsKey), 'callbacks of model providers'), 'luma', {
+  asset: 'ast_reported',
+  project: user.projectId,
+  run: 1,
+  stage: 'single',
+  attempt: 1,
+});
 
 // ── Specific ways ───────────────────────────────────────────────────────────────────────────────
 
@@ -454,6 +474,15 @@ const own: Record<string, Record<number, Way>> = {
   },
   'get /api/operator/audit': { 200: () => asBoss('audit') },
   'get /api/operator/mailbox': { 200: () => asBoss('mailbox') },
+  'get /api/operator/providers': { 200: () => asBoss('providers') },
+  'post /hooks/video/{provider}': {
+    204: () => report(`luma?${signedPlace}`, { body: { id: 'gen_1', state: 'dreaming' } }),
+    400: () => report(`luma?${signedPlace}`, { body: [] }),
+    401: () => report('luma', { body: {} }),
+    404: () => report('nobody', { body: {} }),
+    408: () => report('luma', { headers: { 'content-length': '1000' }, body: '{' }),
+    413: () => report('luma', { body: Buffer.alloc(providerLimits.callbackMaxBytes + 1) }),
+  },
   'get /healthz': { 200: () => get('/healthz') },
   'get /readyz': { 200: () => get('/readyz') },
   'get /embed.js': page('/embed.js'),
@@ -463,6 +492,11 @@ const own: Record<string, Record<number, Way>> = {
   'get /docs/errors/{code}': { ...page('/docs/errors/busy'), 404: nothing },
   'get /docs/assets/{file}': { ...page(await stylePath()), 404: nothing },
 };
+
+/** What a model provider says of a prediction. */
+function report(to: string, sent: Sent) {
+  return get(`/hooks/video/${to}`, { method: 'POST', ...sent });
+}
 
 // ── General ways ────────────────────────────────────────────────────────────────────────────────
 
