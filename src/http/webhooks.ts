@@ -51,7 +51,9 @@ const saveWebhooks = route({
       const issues = [{ path: 'webhook_url', message: reason }];
       return reply(400, { error: `webhook_url: ${reason}`, issues });
     }
-    const { webhook, madeSecret } = await services.webhooks.save(projectId, { url, events, isEnabled });
+    const saved = await services.webhooks.save(projectId, { url, events, isEnabled });
+    if (!saved) return reply(404, notFound);
+    const { webhook, madeSecret } = saved;
     const shown = madeSecret === undefined ? {} : { webhook_secret: madeSecret };
     return reply(200, { ...toConfig(webhook), ...shown });
   },
@@ -64,7 +66,8 @@ const rotateSecret = route({
   responses: { 200: WebhookSecret, 404: ErrorBody },
   async handle({ userId, projectId }, services) {
     if (!(await isOwner(projectId, userId, services))) return reply(404, notFound);
-    return reply(200, { webhook_secret: await services.webhooks.rotateSecret(projectId) });
+    const secret = await services.webhooks.rotateSecret(projectId);
+    return secret === undefined ? reply(404, notFound) : reply(200, { webhook_secret: secret });
   },
 });
 

@@ -70,18 +70,21 @@ export function createWebhookStore(db: Db, box: SecretBox) {
     })),
   });
 
-  /** Fields of a record that is not there yet keep what `fresh` says. */
-  const change = async (project: string, set: Document): Promise<WebhookRecord> => {
+  /** Fields of a record that is not there yet keep what `fresh` says. undefined: it has ended with its project. */
+  const change = async (project: string, set: Document): Promise<WebhookRecord | undefined> => {
     const update = [{ $set: { ...whereMissing(fresh), ...set, revision: increased('revision') } }];
     const options = { upsert: true, returnDocument: 'after', ...durable } as const;
     const filter = { _id: project, isEnded: { $ne: true } };
-    const after = await webhooks.findOneAndUpdate(filter, update, options).catch((cause: unknown) => {
-      // Of two first saves at once the second finds what the first has made.
-      if (isDuplicate(cause)) return webhooks.findOneAndUpdate(filter, update, options);
-      throw cause;
-    });
-    if (!after) throw new Error(`the webhook configuration of ${project} was not stored`);
-    return toRecord(after);
+    // Of two first saves at once the second finds what the first has made; one that has ended is found by nobody.
+    for (let tries = 1; tries <= 2; tries += 1) {
+      try {
+        const after = await webhooks.findOneAndUpdate(filter, update, options);
+        if (after) return toRecord(after);
+      } catch (cause) {
+        if (!isDuplicate(cause)) throw cause;
+      }
+    }
+    return undefined;
   };
 
   return {
@@ -103,13 +106,16 @@ export function createWebhookStore(db: Db, box: SecretBox) {
       return new Map(found.map((one) => [one._id, toRecord(one)]));
     },
 
-    /** Saves a configuration; the first one with a URL gets `newSecret`. Notes what waiting deliveries must hear. */
+    /**
+     * Saves a configuration; the first one with a URL gets `newSecret`. Notes what waiting deliveries must hear.
+     * undefined: it has ended with its project.
+     */
     async save(
       project: string,
       { url, events, isEnabled }: WebhookChange,
       newSecret: string,
       now: number,
-    ): Promise<WebhookRecord> {
+    ): Promise<WebhookRecord | undefined> {
       const isSameUrl = { $eq: ['$url', { $literal: url }] };
       const sealed = box.seal(newSecret, ownerOf(project));
       return change(project, {
@@ -125,7 +131,7 @@ export function createWebhookStore(db: Db, box: SecretBox) {
     },
 
     /** Replaces the secret; the one before goes on signing for a day. Makes the configuration where there is none. */
-    async rotateSecret(project: string, newSecret: string, now: number): Promise<WebhookRecord> {
+    async rotateSecret(project: string, newSecret: string, now: number): Promise<WebhookRecord | undefined> {
       const untilTs = now + limits.rotationMs;
       const valid = {
         $filter: { input: { $ifNull: ['$previous', []] }, cond: { $gt: ['$$this.untilTs', now] } },

@@ -40,10 +40,11 @@ const messageWindowMs = 5 * 60_000;
 export function createWebhooks(ports: WebhooksPorts) {
   const { webhooks, deliveries, bus, announce, now } = ports;
 
-  const save = async (project: string, change: WebhookChange): Promise<Saved> => {
+  const save = async (project: string, change: WebhookChange): Promise<Saved | undefined> => {
     const before = await webhooks.find(project);
     const secret = newWebhookSecret();
     const webhook = await webhooks.save(project, change, secret, now());
+    if (!webhook) return undefined;
     await announce(project, { isNewUrl: before?.url !== webhook.url });
     // Not waited for: a hundred thousand may have to be told. What is not told now the scheduler tells.
     settle().catch(ports.onError);
@@ -95,13 +96,16 @@ export function createWebhooks(ports: WebhooksPorts) {
       return undefined;
     },
 
-    /** Saves a configuration. It is in force when this answers: nothing goes to an old address any more. */
+    /**
+     * Saves a configuration. It is in force when this answers: nothing goes to an old address any more. undefined
+     * when its project is being deleted.
+     */
     save,
 
-    /** A new secret; the one before signs beside it for a day. */
-    async rotateSecret(project: string): Promise<string> {
+    /** A new secret; the one before signs beside it for a day. undefined when the project is being deleted. */
+    async rotateSecret(project: string): Promise<string | undefined> {
       const secret = newWebhookSecret();
-      await webhooks.rotateSecret(project, secret, now());
+      if (!(await webhooks.rotateSecret(project, secret, now()))) return undefined;
       await announce(project, { isNewUrl: false });
       return secret;
     },
