@@ -166,6 +166,15 @@ const h1spec: Row[] = [
 ];
 
 const more: Row[] = [
+  ...['^', '~'].map(
+    (character): Row => ({
+      name: `a header name with ${character}, which RFC 9110 allows`,
+      request: `${get}X${character}Y: test\r\n\r\n`,
+      strict: ['2xx'],
+      ours: 'waits',
+      gap: silent,
+    }),
+  ),
   // Methods.
   ...['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'TRACE'].map(
     (method): Row => ({
