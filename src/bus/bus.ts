@@ -21,6 +21,7 @@ import {
 } from 'nats';
 import pRetry from 'p-retry';
 import { runtime } from '../../schemas/limits.ts';
+import { consume, heartbeatMs, pullMs, reopenMs } from './consume.ts';
 import { followFacts } from './follow.ts';
 import { createPublisher, type Outgoing } from './publisher.ts';
 import { checkServer, ensureStreams, type StreamOptions } from './streams.ts';
@@ -357,10 +358,6 @@ const failureHeader = 'Failure';
 const nsPerMs = 1_000_000;
 const readerIdleMs = 5_000;
 const maxRead = 512;
-/** Each request for messages lives this long; after trouble the client waits about as long to ask again. */
-const pullMs = 3_000;
-const heartbeatMs = 1_000;
-const reopenMs = 200;
 
 async function readCommands(
   server: Server,
@@ -500,29 +497,12 @@ type WorkOptions = {
 };
 
 async function takeWork(
-  { manager, stream, subjects }: Server,
+  server: Server,
   { effect, held, onWork, log, givenOut }: WorkOptions,
 ): Promise<{ stop(): Promise<void> }> {
-  const name = subjects.streams.work;
-  const open = async (): Promise<ConsumerMessages> => {
-    await manager.consumers.add(name, {
-      durable_name: effect,
-      filter_subject: subjects.workOf(effect),
-      ack_policy: AckPolicy.Explicit,
-      ack_wait: workAckWaitMs * nsPerMs,
-      max_ack_pending: maxWorkHeld,
-      max_deliver: -1,
-    });
-    const consumer = await stream.consumers.get(name, effect);
-    return consumer.consume({
-      max_messages: pulledAhead,
-      expires: pullMs,
-      idle_heartbeat: heartbeatMs,
-      abort_on_missing_resource: true,
-    });
-  };
-  let messages: ConsumerMessages | undefined = await open();
-  let stopped = false;
+  const { subjects } = server;
+  const stopping = new AbortController();
+  const { signal } = stopping;
   let count = 0;
   let wake: (() => void) | undefined;
   const release = () => {
@@ -532,38 +512,39 @@ async function takeWork(
 
   const take = async (from: ConsumerMessages): Promise<void> => {
     for await (const message of from) {
-      if (stopped) return;
+      if (signal.aborted) return;
       const body = readWork(message, log);
       if (body === undefined) continue;
       count += 1;
       onWork(toWorkItem(message, body, { release, givenOut }));
-      while (count >= held && !stopped) {
+      while (count >= held && !signal.aborted) {
         await new Promise<void>((resolve) => {
           wake = resolve;
         });
       }
     }
   };
-  const run = async (): Promise<void> => {
-    while (!stopped) {
-      try {
-        messages ??= await open();
-        await take(messages);
-      } catch (err) {
-        if (stopped) return;
-        log.warn({ err, effect }, 'taking work was interrupted, going on');
-      }
-      messages = undefined;
-      if (!stopped) await delay(reopenMs);
-    }
-  };
-  const running = run();
+  const reading = await consume(server, {
+    stream: subjects.streams.work,
+    config: {
+      durable_name: effect,
+      filter_subject: subjects.workOf(effect),
+      ack_policy: AckPolicy.Explicit,
+      ack_wait: workAckWaitMs * nsPerMs,
+      max_ack_pending: maxWorkHeld,
+      max_deliver: -1,
+    },
+    maxMessages: pulledAhead,
+    take,
+    onInterrupted: (err) => log.warn({ err, effect }, 'taking work was interrupted, going on'),
+    signal,
+  });
   return {
     async stop() {
-      stopped = true;
-      await messages?.close();
+      stopping.abort();
+      await reading.close();
       wake?.();
-      await running;
+      await reading.ended;
     },
   };
 }

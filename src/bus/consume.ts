@@ -1,0 +1,62 @@
+/** A durable reader of a stream: what ends it, a lost server say, makes it open again and go on where it was. */
+import { setTimeout as delay } from 'node:timers/promises';
+import type { ConsumerConfig, ConsumerMessages } from 'nats';
+import type { Server } from './bus.ts';
+
+export type Reading = {
+  stream: string;
+  /** Of the consumer, which is made when it is not there and belongs to all who read under its name. */
+  config: Partial<ConsumerConfig> & { durable_name: string };
+  /** Messages that the client holds for the reader. */
+  maxMessages: number;
+  /** Takes messages until they end; it must return when `signal` is aborted. */
+  take(messages: ConsumerMessages): Promise<void>;
+  onInterrupted(cause: unknown): void;
+  signal: AbortSignal;
+};
+
+/** Each request for messages lives this long; after trouble the client waits about as long to ask again. */
+export const pullMs = 3_000;
+export const heartbeatMs = 1_000;
+export const reopenMs = 200;
+
+/** @throws when it cannot be opened at first; what fails afterwards is tried again until `signal` is aborted. */
+export async function consume(
+  { manager, stream }: Server,
+  { stream: name, config, maxMessages, take, onInterrupted, signal }: Reading,
+): Promise<{ close(): Promise<void>; ended: Promise<void> }> {
+  const open = async (): Promise<ConsumerMessages> => {
+    await manager.consumers.add(name, config);
+    const consumer = await stream.consumers.get(name, config.durable_name);
+    return consumer.consume({
+      max_messages: maxMessages,
+      expires: pullMs,
+      idle_heartbeat: heartbeatMs,
+      abort_on_missing_resource: true,
+    });
+  };
+  let messages: ConsumerMessages | undefined = await open();
+
+  const run = async (): Promise<void> => {
+    while (!signal.aborted) {
+      try {
+        messages ??= await open();
+        await take(messages);
+      } catch (err) {
+        if (signal.aborted) return;
+        onInterrupted(err);
+      }
+      messages = undefined;
+      if (!signal.aborted) await delay(reopenMs);
+    }
+  };
+  const ended = run();
+
+  return {
+    /** Ends the messages that are being taken. */
+    async close(): Promise<void> {
+      await messages?.close();
+    },
+    ended,
+  };
+}
