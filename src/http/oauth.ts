@@ -13,7 +13,7 @@ import {
 } from '../auth/oauth-providers.ts';
 import { addressOf } from './address.ts';
 import { answerJson, type Exchange, endEmpty, writeHead } from './exchange.ts';
-import { type Head, readHead } from './head.ts';
+import type { Head } from './head.ts';
 import { rateLimited } from './rate-policy.ts';
 import { oauthSpec } from './raw-specs.ts';
 import { type RawRoute, rawRoute } from './route.ts';
@@ -61,7 +61,7 @@ export function oauthRoutes(parts: OAuthParts): RawRoute[] {
           answerJson(exchange, { status: 404, body: { error: 'not found' } });
           return undefined;
         }
-        const head = readHead(req);
+        const { head } = exchange;
         const address = addressOf(exchange, head, services);
         const query = req.getQuery() ?? '';
         return answerVisit(exchange, services, () =>

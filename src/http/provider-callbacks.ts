@@ -8,7 +8,6 @@ import { ErrorBody } from '../../schemas/errors.ts';
 import { http, provider as limits } from '../../schemas/limits.ts';
 import { collectBody } from './body.ts';
 import { answerJson } from './exchange.ts';
-import { readHead } from './head.ts';
 import { type RawRoute, rawRoute } from './route.ts';
 
 /** A report as it came. */
@@ -45,11 +44,10 @@ export function providerCallbackRoutes(receive: (callback: ProviderCallback) => 
       async handle(_res, req, _services, exchange) {
         const provider = req.getParameter(0) ?? '';
         const query = new URLSearchParams(req.getQuery());
-        const { length } = readHead(req);
         const headers = new Map<string, string>();
         req.forEach((name, value) => void headers.set(name, value));
 
-        const body = await collectBody(exchange, length, limits.callbackMaxBytes, http);
+        const body = await collectBody(exchange, exchange.head.length, limits.callbackMaxBytes, http);
         if (body.kind === 'aborted') return;
         if (body.kind !== 'whole') {
           const status = body.kind === 'too slow' ? 408 : 413;
