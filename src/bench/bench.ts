@@ -4,7 +4,7 @@ import { extname } from 'node:path';
 
 const helpers = [
   ...['bench', 'counter', 'cpu', 'crash', 'examples', 'fuzz', 'fuzz-requests'],
-  ...['nginx', 'proxy-child', 'proxy-world', 'sse-rig', 'sse-tools'],
+  ...['fronts', 'nginx', 'proxy-child', 'proxy-world', 'sse-rig', 'sse-tools'],
 ];
 const extension = extname(import.meta.url);
 const names = readdirSync(new URL('.', import.meta.url))

@@ -5,32 +5,22 @@
  * accepted, the others answered 429, 100 assets made. Prints one JSON line; exit code 1 when one round is not exact.
  * With MONGODB_URL and NATS_URL it uses those servers, else it starts its own.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { Agent, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { plans } from '../../schemas/plans.ts';
-import { newKey } from '../auth/secret-box.ts';
-import { freePort } from '../demo/free-port.ts';
-import { startEmbedded } from '../embedded/embedded.ts';
 import { createLog } from '../log.ts';
 import { openStore, type Store } from '../store/client.ts';
 import { newId } from '../store/ids.ts';
 import { report, spread } from './cpu.ts';
+import { endFront, type Front, startFront, startServers, untilReady } from './fronts.ts';
 
-/** The same for all processes: what one seals, the others open. */
-const secretsKey = newKey();
-
-const main = fileURLToPath(new URL('../main.js', import.meta.url));
 const processes = 3;
 const requests = 500;
 const left = plans.pro.generationsPerMonth;
-const startMs = 60_000;
 const maxRepeats = 20;
 const origin = 'https://example.com';
 
@@ -49,7 +39,7 @@ type Round = {
 
 async function run(): Promise<boolean> {
   const folder = await mkdtemp(join(tmpdir(), 'quota-'));
-  const { mongodbUrl, natsUrl, stop } = await servers(join(folder, 'servers'));
+  const { mongodbUrl, natsUrl, stop } = await startServers(join(folder, 'servers'));
   const database = newId('race');
   const store = await openStore(mongodbUrl, database, { log: createLog('silent') });
   const fronts: Front[] = [];
@@ -95,55 +85,6 @@ function isExact({ accepted, refused, others, used, assets }: Round): boolean {
     used === left &&
     assets === left
   );
-}
-
-type Front = { base: string; child: ChildProcess };
-
-async function servers(dataDir: string) {
-  const { MONGODB_URL, NATS_URL } = process.env;
-  if (MONGODB_URL && NATS_URL)
-    return { mongodbUrl: MONGODB_URL, natsUrl: NATS_URL, stop: async () => undefined };
-  const embedded = await startEmbedded({
-    dataDir,
-    log: createLog('silent'),
-    mongodb: true,
-    nats: true,
-    onExit: (name, code) => console.error(`${name} ended by itself (${code})`),
-  });
-  return {
-    mongodbUrl: embedded.mongodbUrl ?? '',
-    natsUrl: embedded.natsUrl ?? '',
-    stop: () => embedded.stop(),
-  };
-}
-
-async function startFront(dataDir: string, shared: Record<string, string>): Promise<Front> {
-  const port = await freePort();
-  const env = {
-    ...process.env,
-    ...shared,
-    SECRETS_KEY: secretsKey,
-    DATA_DIR: dataDir,
-    PORT: String(port),
-    ROLE: 'http',
-    LOG_LEVEL: 'error',
-  };
-  const child = spawn(process.execPath, [main], { env, stdio: ['ignore', process.stderr, 'inherit'] });
-  return { base: `http://127.0.0.1:${port}`, child };
-}
-
-async function untilReady({ base, child }: Front): Promise<void> {
-  for (const until = performance.now() + startMs; performance.now() < until; await sleep(100)) {
-    if (child.exitCode !== null) throw new Error('a front end ended by itself');
-    const answer = await fetch(`${base}/readyz`).catch(() => undefined);
-    if (answer?.status === 200) return;
-  }
-  throw new Error('a front end did not start in time');
-}
-
-async function endFront({ child }: Front): Promise<void> {
-  child.kill('SIGTERM');
-  if (child.exitCode === null) await once(child, 'exit');
 }
 
 /** One user, one project, all requests at once, spread over the processes. */

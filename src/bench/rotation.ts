@@ -5,24 +5,16 @@
  *
  * With MONGODB_URL and NATS_URL it uses those servers, else it starts its own.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { Agent, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { newKey } from '../auth/secret-box.ts';
-import { freePort } from '../demo/free-port.ts';
-import { startEmbedded } from '../embedded/embedded.ts';
-import { createLog } from '../log.ts';
 import { newId } from '../store/ids.ts';
 import { report, spread } from './cpu.ts';
+import { endFront, type Front, startFront, startServers, untilReady } from './fronts.ts';
 
-const secretsKey = newKey();
-const main = fileURLToPath(new URL('../main.js', import.meta.url));
 const processes = 2;
 /** Clients of each process, each with one request under way. */
 const clients = 8;
@@ -30,28 +22,24 @@ const clients = 8;
 const beforeMs = 100;
 const afterMs = 1_500;
 const limitMs = 1_000;
-const startMs = 60_000;
 const origin = 'https://example.com';
 const source = Buffer.from('https://images.example.com/cat.png').toString('base64url');
 
 const { values } = parseArgs({ options: { times: { type: 'string', default: '100' } } });
 const times = Number(values.times);
 
-type Front = { base: string; child: ChildProcess };
-
 /** `acceptedMs`: when the last request that was accepted with the old key was sent, after the rotation's answer. */
 type Round = { acceptedMs: number; refused: number; accepted: number };
 
 async function run(): Promise<boolean> {
   const folder = await mkdtemp(join(tmpdir(), 'rotation-'));
-  const { mongodbUrl, natsUrl, stop } = await servers(join(folder, 'servers'));
+  const { mongodbUrl, natsUrl, stop } = await startServers(join(folder, 'servers'));
   const name = newId('rotation');
   const shared = {
     MONGODB_URL: mongodbUrl,
     NATS_URL: natsUrl,
     MONGODB_DATABASE: name,
     NATS_PREFIX: `${name}.`,
-    SECRETS_KEY: secretsKey,
     RATE_LIMIT_FACTOR: '100',
   };
   const fronts: Front[] = [];
@@ -149,52 +137,6 @@ function ask(url: string, agent: Agent): Promise<number> {
     sent.on('error', reject);
     sent.end();
   });
-}
-
-async function servers(dataDir: string) {
-  const { MONGODB_URL, NATS_URL } = process.env;
-  if (MONGODB_URL && NATS_URL)
-    return { mongodbUrl: MONGODB_URL, natsUrl: NATS_URL, stop: async () => undefined };
-  const embedded = await startEmbedded({
-    dataDir,
-    log: createLog('silent'),
-    mongodb: true,
-    nats: true,
-    onExit: (name, code) => console.error(`${name} ended by itself (${code})`),
-  });
-  return {
-    mongodbUrl: embedded.mongodbUrl ?? '',
-    natsUrl: embedded.natsUrl ?? '',
-    stop: () => embedded.stop(),
-  };
-}
-
-async function startFront(dataDir: string, shared: Record<string, string>): Promise<Front> {
-  const port = await freePort();
-  const env = {
-    ...process.env,
-    ...shared,
-    DATA_DIR: dataDir,
-    PORT: String(port),
-    ROLE: 'http',
-    LOG_LEVEL: 'error',
-  };
-  const child = spawn(process.execPath, [main], { env, stdio: ['ignore', process.stderr, 'inherit'] });
-  return { base: `http://127.0.0.1:${port}`, child };
-}
-
-async function untilReady({ base, child }: Front): Promise<void> {
-  for (const until = performance.now() + startMs; performance.now() < until; await sleep(100)) {
-    if (child.exitCode !== null) throw new Error('a front end ended by itself');
-    const answer = await fetch(`${base}/readyz`).catch(() => undefined);
-    if (answer?.status === 200) return;
-  }
-  throw new Error('a front end did not start in time');
-}
-
-async function endFront({ child }: Front): Promise<void> {
-  child.kill('SIGTERM');
-  if (child.exitCode === null) await once(child, 'exit');
 }
 
 process.exitCode = (await run()) ? 0 : 1;
