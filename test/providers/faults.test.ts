@@ -1,57 +1,9 @@
 /** What becomes of an asset when its provider goes wrong, in every way that the stand-in knows, and what is paid. */
-import { readFile } from 'node:fs/promises';
 import t from 'tap';
-import type { PrepareResponse } from '../../schemas/asset.ts';
-import { startFakeProviders } from '../../src/fake-providers/server.ts';
-import { photo } from '../fixtures/images.ts';
-import { serveSources, startTestService, type TestUser } from '../fixtures/service.ts';
+import { startStandIn } from '../fixtures/model-providers.ts';
+import { startTestService } from '../fixtures/service.ts';
 
-const clip = await readFile('src/fake-providers/clip.mp4');
-const bytes = await photo();
-const fake = await startFakeProviders({ clip });
-t.teardown(() => fake.close());
-const sources = await serveSources(t, (_, response) => {
-  response.setHeader('content-type', 'image/jpeg').end(bytes);
-});
-
-const operator = 'operator@example.com';
-const settings = {
-  REPLICATE_API_TOKEN: 'r8_secret_of_ours',
-  REPLICATE_BASE_URL: `${fake.url}/replicate/v1`,
-  FAL_KEY: 'id:secret_of_ours',
-  FAL_BASE_URL: `${fake.url}/fal`,
-  FAL_KEYS_URL: `${fake.url}/.well-known/jwks.json`,
-  RUNWAY_API_KEY: 'key_secret_of_ours',
-  RUNWAY_BASE_URL: `${fake.url}/runway`,
-  LUMA_API_KEY: 'luma_secret_of_ours',
-  LUMA_BASE_URL: `${fake.url}/luma/dream-machine/v1`,
-  OPENAI_API_KEY: 'sk_secret_of_ours',
-  OPENAI_BASE_URL: `${fake.url}/openai/v1`,
-  RETRY_BACKOFF: '0s,50ms,50ms',
-  OPERATOR_EMAILS: operator,
-  VIDEO_LIMITS: 'replicate=40/1000,fal=40/1000,luma=40/1000',
-};
-
-let count = 0;
-
-/** Makes an animation whose prompt orders faults; answers how it ended and what it cost. */
-async function make(user: TestUser, faults: string, options: object = {}) {
-  count += 1;
-  const prompt = `clip ${count} ${faults}`.trim();
-  const { status, body } = await user.call<PrepareResponse>('POST', '/api/v1/prepare', {
-    project_id: user.projectId,
-    src: `${sources}/${count}.jpg`,
-    mode: 'animate-in',
-    dur_seconds: 2,
-    prompt_override: prompt,
-    ...options,
-  });
-  if (status !== 200) throw new Error(`prepare answered ${status}`);
-  const asset = await user.untilEnd(body.asset_id);
-  const bought = fake.asked().predictions.filter((one) => one.prompt === prompt);
-  const paid = bought.filter(({ isPaid }) => isPaid);
-  return { asset, bought: bought.length, paid: paid.length, predictions: bought };
-}
+const { fake, make, settings, operator } = await startStandIn(t);
 
 t.test('faults of Replicate', { timeout: 230_000 }, async (t) => {
   const logged: string[] = [];
