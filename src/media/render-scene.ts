@@ -33,20 +33,26 @@ const oversampling = 1.25;
 const narrowest = 9 / 16;
 const widest = 16 / 9;
 
-/** Pixels of a frame, and what its sides are multiples of. 1080 is no multiple of 16. */
+/**
+ * Pixels of a frame at most, and what its sides are multiples of. 1080 is no multiple of 16. A smaller source has
+ * nothing to fill them with: its clip is as large as what is cropped from it, but no smaller than `fewestPixels`.
+ */
 const budgets: Record<Model, { pixels: number; step: number }> = {
   fast: { pixels: 1280 * 720, step: 16 },
   standard: { pixels: 1280 * 720, step: 16 },
   cinema: { pixels: 1920 * 1080, step: 8 },
 };
+const fewestPixels = 640 * 360;
 
 /**
- * Frame size of a clip: the aspect as asked or the source's, within 9:16 and 16:9, near 921,600 pixels (cinema:
- * 2,073,600), sides multiples of 16 (8).
+ * Frame size of a clip: the aspect as asked or the source's, within 9:16 and 16:9, near the source's number of
+ * pixels between 230,400 and 921,600 (cinema: 2,073,600), sides multiples of 16 (8).
  */
 export function clipSize(image: Size, aspect: Aspect, model: Model): Size {
   const ratio = clamp(aspectRatio(image, aspect), narrowest, widest);
-  const { pixels, step } = budgets[model];
+  const { pixels: most, step } = budgets[model];
+  const cropped = Math.min(image.width ** 2 / ratio, image.height ** 2 * ratio);
+  const pixels = clamp(cropped, fewestPixels, most);
   const ideal = Math.sqrt(pixels * ratio);
 
   let best: Size = { width: step, height: step };

@@ -116,9 +116,9 @@ t.test('stronger motions move further', async (t) => {
 
 t.test('frames keep the aspect within 9:16 and 16:9 and have the size of their model', async (t) => {
   t.strictSame(clipSize({ width: 1920, height: 1080 }, 'source', 'fast'), { width: 1280, height: 720 });
-  t.strictSame(clipSize({ width: 500, height: 500 }, '9:16', 'standard'), { width: 720, height: 1280 });
-  t.strictSame(clipSize({ width: 4000, height: 300 }, 'source', 'cinema'), { width: 1920, height: 1080 });
-  t.strictSame(clipSize({ width: 300, height: 300 }, 'source', 'fast'), { width: 960, height: 960 });
+  t.strictSame(clipSize({ width: 5000, height: 5000 }, '9:16', 'standard'), { width: 720, height: 1280 });
+  t.strictSame(clipSize({ width: 9000, height: 1300 }, 'source', 'cinema'), { width: 1920, height: 1080 });
+  t.strictSame(clipSize({ width: 5000, height: 5000 }, 'source', 'fast'), { width: 960, height: 960 });
 
   const side = fc.integer({ min: 64, max: 8000 });
   fc.assert(
@@ -130,19 +130,29 @@ t.test('frames keep the aspect within 9:16 and 16:9 and have the size of their m
       (...args) => {
         const [width, height, aspect, model] = args;
         const size = clipSize({ width, height }, aspect, model);
-        const pixels = model === 'cinema' ? 2_073_600 : 921_600;
+        const most = model === 'cinema' ? 2_073_600 : 921_600;
         const step = model === 'cinema' ? 8 : 16;
         const ratio = size.width / size.height;
+        const cropped = Math.min(width, height * ratio) * Math.min(height, width / ratio);
+        const pixels = Math.min(most, Math.max(230_400, cropped));
         return (
           size.width % step === 0 &&
           size.height % step === 0 &&
-          Math.abs((size.width * size.height) / pixels - 1) < 0.08 &&
-          ratio > 0.55 &&
-          ratio < 1.8
+          Math.abs((size.width * size.height) / pixels - 1) < 0.12 &&
+          ratio > 0.54 &&
+          ratio < 1.83
         );
       },
     ),
   );
+});
+
+t.test('a clip has no more pixels than its source has for it, and at least 230,400', (t) => {
+  t.strictSame(clipSize({ width: 960, height: 540 }, 'source', 'cinema'), { width: 968, height: 544 });
+  t.strictSame(clipSize({ width: 1000, height: 1000 }, '16:9', 'fast'), { width: 992, height: 560 });
+  t.strictSame(clipSize({ width: 500, height: 500 }, '9:16', 'standard'), { width: 368, height: 656 });
+  t.strictSame(clipSize({ width: 64, height: 64 }, 'source', 'cinema'), { width: 480, height: 480 });
+  t.end();
 });
 
 t.test('the same seed gives the same bytes, another seed other ones', async (t) => {
@@ -189,7 +199,8 @@ t.test('light keeps black black and white white', async (t) => {
 });
 
 t.test('a side that is no multiple of the grid is drawn to its last row', async (t) => {
-  const renderer = await createRenderer(await photo(), { ...spec, model: 'cinema', aspect: '16:9' }, signal);
+  const large = await photo({ width: 1920, height: 1080 });
+  const renderer = await createRenderer(large, { ...spec, model: 'cinema', aspect: '16:9' }, signal);
   t.strictSame(renderer.size, { width: 1920, height: 1080 });
   const frame = createFrame(1920, 1080);
   renderer.draw(10, frame);
