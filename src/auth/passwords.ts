@@ -29,9 +29,12 @@ const dummy =
 const maxQueued = 64;
 const busyRetryMs = 2_000;
 
-/** @param concurrent hashes at once; the rest waits in a bounded queue. @param cost of new hashes. */
+/**
+ * @param concurrent hashes at once, one core fewer than there are, which is for everything else; the rest waits in
+ * a bounded queue. @param cost of new hashes.
+ */
 export function createPasswords({
-  concurrent = availableParallelism(),
+  concurrent = Math.max(1, availableParallelism() - 1),
   cost = ownCost,
 }: {
   concurrent?: number;
