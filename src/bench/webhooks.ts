@@ -2,7 +2,8 @@
  * `npm run bench webhooks`: what a delivery costs, how soon it arrives, and what bad endpoints do to good ones.
  *
  * From stored fact to received request. CPU is user and system time of the sending process, mongod and
- * nats-server; the receiver is a process of its own and not counted. The best systems that were measured take
+ * nats-server; the receiver is a process of its own and not counted. The baseline (webhooks-bare.ts) is the same
+ * writes, posts and publishes without anything around them, in alternation. The best systems that were measured take
  * 1,290 and 1,640 µs with their stores, and 20 hanging endpoints of 100 multiply their p99 by 195.
  */
 import { type ChildProcess, fork } from 'node:child_process';
@@ -29,9 +30,10 @@ import { createOutbound } from '../outbound/outbound.ts';
 import { openStore } from '../store/client.ts';
 import { newWebhookSecret } from '../webhooks/sign.ts';
 import { cpuMsOf, median, quantile, report, rssMbOf, spread } from './cpu.ts';
+import { bareEvent, startBareDeliveries } from './webhooks-bare.ts';
 
 const endpoints = 100;
-const rounds = 3;
+const rounds = 5;
 const steadyPerSecond = 100;
 const steadySeconds = 20;
 const waiting = 100_000;
@@ -92,12 +94,13 @@ async function runWorker(servers: Servers): Promise<void> {
     };
   };
   let stop = await start();
-  process.on('message', (message) => {
+  process.on('message', (message: string) => {
+    const next = message === 'go' ? start : () => startBareDeliveries({ store, bus }, message);
     const turn =
       message === 'pause'
         ? stop()
-        : start().then((next) => {
-            stop = next;
+        : next().then((stopNext) => {
+            stop = stopNext;
           });
     void turn.then(() => process.send?.('done'));
   });
@@ -199,10 +202,10 @@ function factsFor(projects: string[], count: number) {
 
 type Fact = ReturnType<typeof factsFor>[number];
 
-async function publish({ bus }: Rig, facts: Fact[]): Promise<void> {
+async function publish({ bus }: Rig, facts: Fact[], event = 'ready'): Promise<void> {
   await bus.publishAll(
     facts.map((fact) => ({
-      subject: bus.subjects.fact(fact.project_id, fact.asset_id, fact.event),
+      subject: bus.subjects.fact(fact.project_id, fact.asset_id, event),
       id: `${fact.asset_id}:1`,
       body: fact,
     })),
@@ -244,13 +247,13 @@ async function untilReceived({ receiver }: Rig, count: number): Promise<void> {
 }
 
 /** At saturation: the facts wait in the stream, then the sending process, warm, begins to follow them. */
-async function saturate(rig: Rig, worker: ChildProcess, projects: string[], count: number) {
+async function saturate(rig: Rig, worker: ChildProcess, projects: string[], count: number, isBare = false) {
   rig.receiver.send('forget');
   await ask(worker, 'pause');
-  await publish(rig, factsFor(projects, count));
+  await publish(rig, factsFor(projects, count), isBare ? bareEvent : 'ready');
   await sleep(500);
   const before = cpuOf(rig, worker);
-  worker.send('go');
+  worker.send(isBare ? `http://127.0.0.1:${rig.port}/ok` : 'go');
   await untilReceived(rig, 1);
   const begunAt = performance.now();
   await untilReceived(rig, count);
@@ -314,12 +317,19 @@ async function measureCost(rig: Rig) {
   const one = await configure(rig, 'one', 1, 'ok');
   const many = await configure(rig, 'many', endpoints, 'ok');
   const worker = await startProcess(rig.servers);
-  await saturate(rig, worker, many, perRound / 4);
-  await saturate(rig, worker, one, perRound / 4);
-  const toOne = [];
-  const toMany = [];
+  // The baseline's reader begins with what is published after its first call.
+  await ask(worker, 'pause');
+  await ask(worker, `http://127.0.0.1:${rig.port}/ok`);
+  for (const projects of [many, one]) {
+    for (const isBare of [true, false]) await saturate(rig, worker, projects, perRound / 4, isBare);
+  }
+  type Saturated = Awaited<ReturnType<typeof saturate>>;
+  const toOne: Saturated[] = [];
+  const toMany: Saturated[] = [];
+  const bare: Saturated[] = [];
   for (let round = 0; round < rounds; round += 1) {
     toOne.push(await saturate(rig, worker, one, perRound));
+    bare.push(await saturate(rig, worker, many, perRound, true));
     toMany.push(await saturate(rig, worker, many, perRound));
   }
   await stopProcess(worker);
@@ -339,7 +349,8 @@ async function measureCost(rig: Rig) {
     const [node, mongod, natsServer] = [0, 1, 2].map(medianOf);
     return { cpuUs: cpuUs(all), node, mongod, natsServer, perSecond: perSecond(all) };
   };
-  return { oneEndpoint: describe(toOne), hundredEndpoints: describe(toMany) };
+  const ratio = spread(toMany.map(({ us }, n) => us / (bare[n]?.us ?? 0)));
+  return { oneEndpoint: describe(toOne), hundredEndpoints: describe(toMany), bare: describe(bare), ratio };
 }
 
 async function measureLatency(rig: Rig) {
