@@ -5,10 +5,10 @@ import { provider as limits } from '../../schemas/limits.ts';
 import { headerOf } from '../outbound/exchange.ts';
 import { priceOf } from './models.ts';
 import type { Failure, Submitted, VideoProvider, VideoStatus } from './provider.ts';
-import { ProviderError } from './provider.ts';
 import { capabilitiesOf, goneFailure, inputsOf, openWire, ownUrl, type RemoteOptions } from './remote.ts';
+import { renewed } from './renewed.ts';
 import { verifyFal } from './signatures.ts';
-import type { Wire, WireAnswer } from './wire.ts';
+import { parseJson, type Wire, type WireAnswer } from './wire.ts';
 
 export type FalOptions = RemoteOptions & { keysUrl: string };
 
@@ -37,16 +37,6 @@ export function createFal(options: FalOptions): VideoProvider {
     `${baseUrl}/${modelId.split('/').slice(0, 2).join('/')}/requests/${encodeURIComponent(id)}`;
   const statusUrlOf = ({ id, statusUrl }: Submitted) =>
     ownUrl(baseUrl, statusUrl) ?? `${requestUrl(models.fast.id, id)}/status`;
-  const read = (submitted: Submitted, url: string, signal: AbortSignal) =>
-    wire.exchange({
-      operation: 'status',
-      method: 'GET',
-      url,
-      timeoutMs: limits.statusMs,
-      id: submitted.id,
-      signal,
-    });
-
   return {
     name: 'fal',
     capabilities: capabilitiesOf(models, { callback: 'ed25519', cancel: 'queued', recogniseMs }),
@@ -73,9 +63,8 @@ export function createFal(options: FalOptions): VideoProvider {
         },
         classify,
       );
-      const queued = Queued.safeParse(answer.json);
-      if (!queued.success) throw unreadable(true);
-      const { request_id: id, status_url: statusUrl, cancel_url: cancelUrl } = queued.data;
+      const queued = wire.readSubmit(answer, Queued);
+      const { request_id: id, status_url: statusUrl, cancel_url: cancelUrl } = queued;
       return {
         id,
         statusUrl: ownUrl(baseUrl, statusUrl) ?? `${requestUrl(model.id, id)}/status`,
@@ -86,17 +75,20 @@ export function createFal(options: FalOptions): VideoProvider {
 
     async status(submitted, signal) {
       const url = statusUrlOf(submitted);
-      const answer = await read(submitted, url, signal);
-      if (answer.status === 404) return { state: 'failed', failure: goneFailure('no such request') };
-      if (answer.status !== 200 && answer.status !== 202) {
-        throw new ProviderError('i2v_failed', 'fal', wire.failureOf(answer));
-      }
-      const status = Status.safeParse(answer.json);
-      if (!status.success) throw unreadable(false);
-      const waiting = waitingOf(status.data);
+      const status = await wire.readStatus(submitted, url, Status, signal);
+      if (!status) return { state: 'failed', failure: goneFailure('no such request') };
+      const waiting = waitingOf(status);
       if (waiting) return waiting;
       // Failures are completed as well: only the result tells.
-      return resultOf(await read(submitted, url.replace(/\/status(\?.*)?$/, ''), signal));
+      const result = await wire.exchange({
+        operation: 'status',
+        method: 'GET',
+        url: url.replace(/\/status(\?.*)?$/, ''),
+        timeoutMs: limits.statusMs,
+        id: submitted.id,
+        signal,
+      });
+      return resultOf(result);
     },
 
     async cancel(submitted, signal) {
@@ -127,7 +119,7 @@ export function createFal(options: FalOptions): VideoProvider {
       const isTrue = (keys: JsonWebKey[]) => verifyFal(given, keys, now());
       if (!isTrue(await keySet.now()) && !isTrue(await keySet.fresh()))
         return { ok: false, why: 'signature' };
-      const callback = Callback.safeParse(parse(body));
+      const callback = Callback.safeParse(parseJson(body));
       return callback.success
         ? { ok: true, job: { id: callback.data.request_id } }
         : { ok: false, why: 'content' };
@@ -186,16 +178,8 @@ function classify({ status, headers, json }: WireAnswer): Partial<Failure> {
   return failure;
 }
 
-function unreadable(isAmbiguous: boolean): ProviderError {
-  const failure = { kind: 'transient', reason: 'unavailable', message: 'the answer is no request' } as const;
-  return new ProviderError('i2v_failed', 'fal', failure, { isAmbiguous });
-}
-
 /** The public keys of callbacks: kept for a day, asked for again when none of them fits, once in a while. */
 function createKeySet({ keysUrl, now }: FalOptions, wire: Wire) {
-  let known: Promise<JsonWebKey[]> | undefined;
-  let askedAt = Number.NEGATIVE_INFINITY;
-
   const ask = async (): Promise<JsonWebKey[]> => {
     const answer = await wire.ask({
       operation: 'keys',
@@ -209,26 +193,5 @@ function createKeySet({ keysUrl, now }: FalOptions, wire: Wire) {
     return z.object({ keys: z.array(z.looseObject({ kty: z.string() })) }).parse(answer.json)
       .keys as JsonWebKey[];
   };
-  const renew = () => {
-    askedAt = now();
-    known = ask();
-    known.catch(() => {
-      known = undefined;
-    });
-    return known;
-  };
-  const isDue = (afterMs: number) => now() - askedAt >= afterMs;
-
-  return {
-    now: async () => (known && !isDue(limits.keySetMs) ? known : renew()),
-    fresh: async () => (known && !isDue(limits.keySetRefetchMs) ? known : renew()),
-  };
-}
-
-function parse(body: Uint8Array): unknown {
-  try {
-    return JSON.parse(Buffer.from(body).toString('utf8'));
-  } catch {
-    return undefined;
-  }
+  return renewed(ask, { keptMs: limits.keySetMs, againMs: limits.keySetRefetchMs, now });
 }

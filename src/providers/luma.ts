@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { provider as limits } from '../../schemas/limits.ts';
 import { priceOf, secondsFor, writtenSeconds } from './models.ts';
 import type { Failure, Submitted, VideoJob, VideoProvider, VideoStatus } from './provider.ts';
-import { ProviderError } from './provider.ts';
 import {
   capabilitiesOf,
   framesOf,
@@ -13,6 +12,7 @@ import {
   promptOf,
   type RemoteOptions,
 } from './remote.ts';
+import { parseJson } from './wire.ts';
 
 const pollMs = 3_000;
 const recogniseMs = 20_000;
@@ -63,44 +63,23 @@ export function createLuma(options: RemoteOptions): VideoProvider {
             ? { kind: 'permanent', reason: 'rejected_content' }
             : {},
       );
-      const generation = Generation.safeParse(answer.json);
-      if (!generation.success) throw unreadable(true);
-      return { id: generation.data.id, ...(answer.requestId ? { requestId: answer.requestId } : {}) };
+      const { id } = wire.readSubmit(answer, Generation);
+      return { id, ...(answer.requestId ? { requestId: answer.requestId } : {}) };
     },
 
     async status(submitted, signal) {
-      const answer = await wire.exchange({
-        operation: 'status',
-        method: 'GET',
-        url: urlOf(submitted),
-        timeoutMs: limits.statusMs,
-        id: submitted.id,
-        signal,
-      });
-      if (answer.status === 404) return { state: 'failed', failure: goneFailure('no such generation') };
-      if (answer.status !== 200) throw new ProviderError('i2v_failed', 'luma', wire.failureOf(answer));
-      const generation = Generation.safeParse(answer.json);
-      if (!generation.success) throw unreadable(false);
-      return statusOf(generation.data);
+      const generation = await wire.readStatus(submitted, urlOf(submitted), Generation, signal);
+      return generation
+        ? statusOf(generation)
+        : { state: 'failed', failure: goneFailure('no such generation') };
     },
 
-    async cancel(submitted, signal) {
-      const { status } = await wire.exchange({
-        operation: 'cancel',
-        method: 'DELETE',
-        url: urlOf(submitted),
-        timeoutMs: limits.cancelMs,
-        id: submitted.id,
-        signal,
-      });
-      if (status >= 200 && status < 300) return 'cancelled';
-      return status === 404 ? 'unknown' : 'too_late';
-    },
+    cancel: (submitted, signal) => wire.remove(submitted, urlOf(submitted), signal),
 
     priceOf: (job) => priceOf(models, job),
 
     async readCallback({ body }) {
-      const generation = Generation.safeParse(parse(body));
+      const generation = Generation.safeParse(parseJson(body));
       return generation.success
         ? { ok: true, job: { id: generation.data.id } }
         : { ok: false, why: 'content' };
@@ -140,21 +119,4 @@ export function createLuma(options: RemoteOptions): VideoProvider {
 /** Without one the clip has the shape of its first frame. */
 function ratioOf({ aspect }: VideoJob): { aspect_ratio?: string } {
   return aspect === 'source' ? {} : { aspect_ratio: aspect };
-}
-
-function unreadable(isAmbiguous: boolean): ProviderError {
-  const failure = {
-    kind: 'transient',
-    reason: 'unavailable',
-    message: 'the answer is no generation',
-  } as const;
-  return new ProviderError('i2v_failed', 'luma', failure, { isAmbiguous });
-}
-
-function parse(body: Uint8Array): unknown {
-  try {
-    return JSON.parse(Buffer.from(body).toString('utf8'));
-  } catch {
-    return undefined;
-  }
 }

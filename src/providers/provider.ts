@@ -154,13 +154,16 @@ export type VideoCapabilities = {
   recogniseMs?: number;
 };
 
+/** What came of calling a prediction off; `unknown`: there is no such prediction. */
+export type Cancelled = 'cancelled' | 'too_late' | 'unknown';
+
 export type VideoProvider = {
   readonly name: string;
   readonly capabilities: VideoCapabilities;
   submit(job: VideoJob, signal: AbortSignal): Promise<Submitted>;
   /** `failed` with reason `gone` when the provider does not know the job any more. */
   status(submitted: Submitted, signal: AbortSignal): Promise<VideoStatus>;
-  cancel(submitted: Submitted, signal: AbortSignal): Promise<'cancelled' | 'too_late' | 'unknown'>;
+  cancel(submitted: Submitted, signal: AbortSignal): Promise<Cancelled>;
   /** Checks a callback's signature and time, and reads which prediction it tells of. Absent without callbacks. */
   readCallback?(callback: RawCallback): Promise<CallbackVerdict>;
   /** What a clip costs, in millionths of a dollar, where the status does not tell; undefined when nobody knows. */

@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { provider as limits } from '../../schemas/limits.ts';
 import { priceOf } from './models.ts';
 import type { Failure, Submitted, VideoProvider, VideoStatus } from './provider.ts';
-import { ProviderError } from './provider.ts';
 import {
   capabilitiesOf,
   goneFailure,
@@ -13,7 +12,9 @@ import {
   ownUrl,
   type RemoteOptions,
 } from './remote.ts';
+import { renewed } from './renewed.ts';
 import { verifyReplicate } from './signatures.ts';
+import { parseJson } from './wire.ts';
 
 export type ReplicateOptions = RemoteOptions & {
   /** `whsec_…`; asked for from the account when it is not set. */
@@ -77,25 +78,14 @@ export function createReplicate(options: ReplicateOptions): VideoProvider {
         },
         contentFailure,
       );
-      const prediction = Prediction.safeParse(answer.json);
-      if (!prediction.success) throw unreadable(true);
-      return submittedOf(prediction.data, answer.requestId);
+      return submittedOf(wire.readSubmit(answer, Prediction), answer.requestId);
     },
 
     async status(submitted, signal) {
-      const answer = await wire.exchange({
-        operation: 'status',
-        method: 'GET',
-        url: urlOf(submitted),
-        timeoutMs: limits.statusMs,
-        id: submitted.id,
-        signal,
-      });
-      if (answer.status === 404) return { state: 'failed', failure: goneFailure('no such prediction') };
-      if (answer.status !== 200) throw new ProviderError('i2v_failed', 'replicate', wire.failureOf(answer));
-      const prediction = Prediction.safeParse(answer.json);
-      if (!prediction.success) throw unreadable(false);
-      return statusOf(prediction.data);
+      const prediction = await wire.readStatus(submitted, urlOf(submitted), Prediction, signal);
+      return prediction
+        ? statusOf(prediction)
+        : { state: 'failed', failure: goneFailure('no such prediction') };
     },
 
     async cancel(submitted, signal) {
@@ -119,7 +109,7 @@ export function createReplicate(options: ReplicateOptions): VideoProvider {
       // A secret that was changed at the provider is asked for again, once in a while.
       if (!isTrue(await secret.now()) && !isTrue(await secret.fresh()))
         return { ok: false, why: 'signature' };
-      const prediction = Prediction.safeParse(parse(body));
+      const prediction = Prediction.safeParse(parseJson(body));
       return prediction.success
         ? { ok: true, job: submittedOf(prediction.data) }
         : { ok: false, why: 'content' };
@@ -174,15 +164,6 @@ export function createReplicate(options: ReplicateOptions): VideoProvider {
   }
 }
 
-function unreadable(isAmbiguous: boolean): ProviderError {
-  const failure = {
-    kind: 'transient',
-    reason: 'unavailable',
-    message: 'the answer is no prediction',
-  } as const;
-  return new ProviderError('i2v_failed', 'replicate', failure, { isAmbiguous });
-}
-
 /** A refusal of the input for what it shows. */
 function contentFailure({ status, json }: { status: number; json: unknown }): Partial<Failure> {
   return (status === 400 || status === 422) && isModeration(JSON.stringify(json) ?? '')
@@ -192,9 +173,10 @@ function contentFailure({ status, json }: { status: number; json: unknown }): Pa
 
 /** The secret of callbacks: configured, or the account's, asked for at most every so often. */
 function createSecret({ webhookSecret, baseUrl, now }: ReplicateOptions, wire: ReturnType<typeof openWire>) {
-  let known: Promise<string> | undefined;
-  let askedAt = Number.NEGATIVE_INFINITY;
-
+  if (webhookSecret !== undefined) {
+    const configured = async () => webhookSecret;
+    return { now: configured, fresh: configured };
+  }
   const ask = async (): Promise<string> => {
     const answer = await wire.ask({
       operation: 'keys',
@@ -205,33 +187,5 @@ function createSecret({ webhookSecret, baseUrl, now }: ReplicateOptions, wire: R
     });
     return z.object({ key: z.string() }).parse(answer.json).key;
   };
-  const renew = () => {
-    askedAt = now();
-    known = ask();
-    // Asked for again the next time; who waits hears of it.
-    known.catch(() => {
-      known = undefined;
-    });
-    return known;
-  };
-  const isDue = (afterMs: number) => now() - askedAt >= afterMs;
-
-  return {
-    async now(): Promise<string> {
-      if (webhookSecret !== undefined) return webhookSecret;
-      return known && !isDue(limits.webhookSecretMs) ? known : renew();
-    },
-    async fresh(): Promise<string> {
-      if (webhookSecret !== undefined) return webhookSecret;
-      return known && !isDue(limits.keySetRefetchMs) ? known : renew();
-    },
-  };
-}
-
-function parse(body: Uint8Array): unknown {
-  try {
-    return JSON.parse(Buffer.from(body).toString('utf8'));
-  } catch {
-    return undefined;
-  }
+  return renewed(ask, { keptMs: limits.webhookSecretMs, againMs: limits.keySetRefetchMs, now });
 }

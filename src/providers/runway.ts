@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { provider as limits } from '../../schemas/limits.ts';
 import { secondsFor, seedFor } from './models.ts';
 import type { Failure, Submitted, VideoJob, VideoProvider, VideoStatus } from './provider.ts';
-import { ProviderError } from './provider.ts';
 import { capabilitiesOf, framesOf, goneFailure, openWire, promptOf, type RemoteOptions } from './remote.ts';
 
 const version = '2024-11-06';
@@ -60,39 +59,18 @@ export function createRunway(options: RemoteOptions, random: () => number = Math
         id: job.token,
         signal,
       });
-      const task = Id.safeParse(answer.json);
-      if (!task.success) throw unreadable(true);
-      return { id: task.data.id, ...(answer.requestId ? { requestId: answer.requestId } : {}) };
+      const { id } = wire.readSubmit(answer, Id);
+      return { id, ...(answer.requestId ? { requestId: answer.requestId } : {}) };
     },
 
     async status(submitted, signal) {
-      const answer = await wire.exchange({
-        operation: 'status',
-        method: 'GET',
-        url: taskUrl(submitted),
-        timeoutMs: limits.statusMs,
-        id: submitted.id,
-        signal,
-      });
-      if (answer.status === 404) return { state: 'failed', failure: goneFailure('no such task') };
-      if (answer.status !== 200) throw new ProviderError('i2v_failed', 'runway', wire.failureOf(answer));
-      const task = Task.safeParse(answer.json);
-      if (!task.success) throw unreadable(false);
-      return statusOf(task.data);
+      const task = await wire.readStatus(submitted, taskUrl(submitted), Task, signal);
+      return task ? statusOf(task) : { state: 'failed', failure: goneFailure('no such task') };
     },
 
     async cancel(submitted, signal) {
       // Of a task that has ended this deletes the output: it is asked for only while nobody has use for it.
-      const { status } = await wire.exchange({
-        operation: 'cancel',
-        method: 'DELETE',
-        url: taskUrl(submitted),
-        timeoutMs: limits.cancelMs,
-        id: submitted.id,
-        signal,
-      });
-      if (status >= 200 && status < 300) return 'cancelled';
-      return status === 404 ? 'unknown' : 'too_late';
+      return wire.remove(submitted, taskUrl(submitted), signal);
     },
   };
 
@@ -155,8 +133,3 @@ function ratioOf({ aspect, plan }: VideoJob): string {
 
 const aspects = { '1:1': 1, '16:9': 16 / 9, '9:16': 9 / 16, '4:3': 4 / 3, '3:4': 3 / 4 };
 const sizes: readonly string[] = ['1280:720', '720:1280', '1104:832', '832:1104', '960:960'];
-
-function unreadable(isAmbiguous: boolean): ProviderError {
-  const failure = { kind: 'transient', reason: 'unavailable', message: 'the answer is no task' } as const;
-  return new ProviderError('i2v_failed', 'runway', failure, { isAmbiguous });
-}

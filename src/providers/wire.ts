@@ -9,7 +9,7 @@ import { OutboundError, type OutboundFailure } from '../outbound/error.ts';
 import { type Headers, headerOf, type Method } from '../outbound/exchange.ts';
 import type { Outbound } from '../outbound/outbound.ts';
 import { readRetryAfter } from '../outbound/retry-after.ts';
-import { type Failure, ProviderError } from './provider.ts';
+import { type Cancelled, type Failure, ProviderError, type Submitted } from './provider.ts';
 
 export type ProviderLog = {
   info(fields: object, message: string): void;
@@ -44,6 +44,9 @@ export type WireRequest = {
   signal: AbortSignal;
 };
 
+/** What an answer has to be. */
+type Shape<Value> = { safeParse(json: unknown): { success: boolean; data?: Value } };
+
 export type WireAnswer = { status: number; headers: Headers; json: unknown; requestId?: string };
 
 export type Wire = {
@@ -51,6 +54,17 @@ export type Wire = {
   exchange(request: WireRequest): Promise<WireAnswer>;
   /** A 2xx answer with JSON in it, or what it fails with. @throws {ProviderError} */
   ask(request: WireRequest, classify?: Classify): Promise<WireAnswer>;
+  /** What was submitted, from an answer to its submit. @throws {ProviderError} ambiguous, when it is not told. */
+  readSubmit<Value>(answer: WireAnswer, shape: Shape<Value>): Value;
+  /** How a prediction stands; undefined when it is not there. @throws {ProviderError} */
+  readStatus<Value>(
+    submitted: Submitted,
+    url: string,
+    shape: Shape<Value>,
+    signal: AbortSignal,
+  ): Promise<Value | undefined>;
+  /** What became of calling a prediction off by `DELETE`. @throws {ProviderError} */
+  remove(submitted: Submitted, url: string, signal: AbortSignal): Promise<Cancelled>;
   /** What an answer means that is no 2xx. */
   failureOf(answer: WireAnswer, classify?: Classify): Failure;
   /** A text of a provider as it may be told: cut, and without keys and queries. */
@@ -108,7 +122,7 @@ export function createWire({ name, code, outbound, headers, secrets, log, now }:
       });
       const requestId = requestIdOf(got.headers);
       note({ status: got.statusCode, requestId });
-      const json = got.isCut ? undefined : parse(got.body);
+      const json = got.isCut ? undefined : parseJson(got.body);
       return { status: got.statusCode, headers: got.headers, json, ...(requestId ? { requestId } : {}) };
     } catch (cause) {
       if (signal.aborted || !(cause instanceof OutboundError)) throw cause;
@@ -134,10 +148,38 @@ export function createWire({ name, code, outbound, headers, secrets, log, now }:
     return { ...failure, message: tidy(failure.message) };
   };
 
+  const read = <Value>({ json }: WireAnswer, shape: Shape<Value>, isSubmit: boolean): Value => {
+    const { data } = shape.safeParse(json);
+    if (data !== undefined) return data;
+    const message = 'the answer is not of the form that is known';
+    throw fail({ kind: 'transient', reason: 'unavailable', message }, isSubmit);
+  };
+
   return {
     exchange,
     failureOf,
     tidy,
+    readSubmit: (answer, shape) => read(answer, shape, true),
+    async readStatus({ id }, url, shape, signal) {
+      const timeoutMs = limits.statusMs;
+      const answer = await exchange({ operation: 'status', method: 'GET', url, timeoutMs, id, signal });
+      if (answer.status === 404) return undefined;
+      if (answer.status !== 200 && answer.status !== 202) throw fail(failureOf(answer), false);
+      return read(answer, shape, false);
+    },
+    async remove({ id }, url, signal) {
+      const timeoutMs = limits.cancelMs;
+      const { status } = await exchange({
+        operation: 'cancel',
+        method: 'DELETE',
+        url,
+        timeoutMs,
+        id,
+        signal,
+      });
+      if (status >= 200 && status < 300) return 'cancelled';
+      return status === 404 ? 'unknown' : 'too_late';
+    },
     async ask(request, classify) {
       const answer = await exchange(request);
       const isSubmit = request.operation === 'submit';
@@ -227,7 +269,8 @@ function requestIdOf(headers: Headers): string | undefined {
   return headerOf(headers, 'x-request-id') ?? headerOf(headers, 'x-fal-request-id') ?? undefined;
 }
 
-function parse(body: Uint8Array): unknown {
+/** Undefined for a body that is no JSON. */
+export function parseJson(body: Uint8Array): unknown {
   try {
     return JSON.parse(Buffer.from(body).toString('utf8'));
   } catch {
