@@ -17,6 +17,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import sharp from 'sharp';
 import { type AssetEvent, isTerminal } from '../../schemas/events.ts';
 import { freePort } from '../demo/free-port.ts';
 import { childrenOf, report } from './cpu.ts';
@@ -64,6 +65,10 @@ async function run(): Promise<boolean> {
     stopped: false,
   };
   keepAlive(rig);
+  process.once('SIGTERM', () => {
+    rig.stopped = true;
+    rig.service.once('exit', () => process.exit(1)).kill('SIGTERM');
+  });
   try {
     const session = await signUp(rig);
     const project = await firstProject(rig, session);
@@ -279,7 +284,8 @@ async function ask({ base }: Rig, method: string, path: string, body?: object, c
 }
 
 async function serveSource(): Promise<{ url: string; close(): void }> {
-  const bytes = await readFile(photo);
+  // Small, so that machines are kept busy rather than renderers.
+  const bytes = await sharp(photo).resize(480).jpeg().toBuffer();
   const server = createServer((_, response) => response.setHeader('content-type', 'image/jpeg').end(bytes));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
