@@ -500,5 +500,5 @@ t.test('stopping', async (t) => {
 
 t.test('a head that never ends is closed in time, without an answer', async (t) => {
   t.equal(await slowHead.answer, '');
-  t.ok(performance.now() - slowHead.started < 29_000);
+  t.ok(performance.now() - slowHead.started < 60_000);
 });

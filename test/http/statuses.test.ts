@@ -111,18 +111,20 @@ if (ready.status !== 'ready' || failed.status !== 'failed')
 /** A project whose owner has used up the month. */
 const exhausted = await service.signUp();
 await service.store.users.setPlan(exhausted.userId, 'free', 1);
-for (let n = 0; n < 5; n += 1) {
+/** Right before it is asked for: what no asset stands for is given back in time. */
+async function useUp(): Promise<void> {
   const now = Date.now();
-  const resetAt = now + 86_400_000;
-  await service.store.quota.take({
-    userId: exhausted.userId,
-    projectId: exhausted.projectId,
-    key: `x:${n}`,
-    now,
-    limit: 5,
-    overage: null,
-    resetAt,
-  });
+  for (let n = 0; n < 5; n += 1) {
+    await service.store.quota.take({
+      userId: exhausted.userId,
+      projectId: exhausted.projectId,
+      key: `${now}:${n}`,
+      now,
+      limit: 5,
+      overage: null,
+      resetAt: now + 86_400_000,
+    });
+  }
 }
 const exhaustedKey = (
   await exhausted.call<{ project: { proxy_key: string } }>(
@@ -321,7 +323,10 @@ const own: Record<string, Record<number, Way>> = {
     403: () => proxied(`${encode(uploaded.url)}.mp4`, { origin: 'https://other.example' }),
     // A GET would begin a run: only HEAD finds nothing.
     404: () => get(`/v1/${key}/${encode(`${sources}/new.png`)}.mp4`, { method: 'HEAD', ...fromPage }),
-    429: () => get(`/v1/${exhaustedKey}/${encode(`${sources}/new.png`)}.mp4`, fromPage),
+    429: async () => {
+      await useUp();
+      return get(`/v1/${exhaustedKey}/${encode(`${sources}/new.png`)}.mp4`, fromPage);
+    },
     502: () => proxied(`${encode(`${sources}/missing.png`)}.mp4?dur=2&mode=animate-in`),
   },
   'get /v1/{key}/{source}.jpg': {
