@@ -111,6 +111,45 @@ t.test('one photo, from request to playing animation', { timeout: 2 * minuteMs }
   });
 });
 
+t.test(
+  '1,000 first hits of one address at once are one run, and all of them get its animation',
+  {
+    timeout: 2 * minuteMs,
+  },
+  async (t) => {
+    const service = await startTestService(t);
+    const user = await service.signUp();
+    const bytes = await photo();
+    let fetches = 0;
+    const base = await serveSources(t, (_, response) => {
+      fetches += 1;
+      response.setHeader('content-type', 'image/jpeg').end(bytes);
+    });
+    const configured = await user.call<{ project: { proxy_key: string } }>(
+      'PUT',
+      `/api/projects/${user.projectId}/proxy-config`,
+      { allowed_origins: ['https://page.example'] },
+    );
+    const source = Buffer.from(`${base}/crowd.jpg`).toString('base64url');
+    const url = `${service.base}/v1/${configured.body.project.proxy_key}/${source}.mp4?mode=animate-in&dur=2`;
+
+    /** A client that asks again for as long as it is told to come back. */
+    const play = async (): Promise<{ status: number; etag: string | null }> => {
+      for (;;) {
+        const answer = await fetch(`${url}&wait_ms=8000`, { headers: { referer: 'https://page.example/' } });
+        await answer.arrayBuffer();
+        if (answer.status !== 202) return { status: answer.status, etag: answer.headers.get('etag') };
+      }
+    };
+    const played = await Promise.all(Array.from({ length: 1_000 }, play));
+    t.strictSame([...new Set(played.map(({ status }) => status))], [200]);
+    t.equal(new Set(played.map(({ etag }) => etag)).size, 1, 'one animation');
+    t.equal(fetches, 1, 'its source was fetched once');
+    const { body: me } = await user.call('GET', '/api/user/me');
+    t.match(me, { aiGenerationsUsed: 1, compositionCount: 1 }, 'counted once');
+  },
+);
+
 t.test('sources of every kind', { timeout: 4 * minuteMs }, async (t) => {
   const service = await startTestService(t, { RETRY_BACKOFF: '0s,50ms,50ms' });
   const user = await service.signUp();
