@@ -36,15 +36,23 @@ const endpoints = 100;
 const rounds = 5;
 const steadyPerSecond = 100;
 const steadySeconds = 20;
-const waiting = 100_000;
 const hostileDeliveries = 1_000;
 const log = createLog('silent');
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { events: { type: 'string', default: '5000' }, kills: { type: 'string', default: '30' } },
+  options: {
+    events: { type: 'string', default: '5000' },
+    kills: { type: 'string', default: '30' },
+    /** Events that wait for an endpoint that is down: in `memory` and `outage`. */
+    waiting: { type: 'string', default: '100000' },
+    /** Seconds that the endpoint of `outage` is down. */
+    down: { type: 'string', default: '60' },
+  },
 });
 const perRound = Number(values.events);
+const waiting = Number(values.waiting);
+const atOnce = Math.min(waiting, 10_000);
 
 type Servers = { mongodbUrl: string; natsUrl: string; name: string };
 
@@ -111,7 +119,7 @@ async function runWorker(servers: Servers): Promise<void> {
 // ── The receiving process ───────────────────────────────────────────────────────────────────────
 
 /** Answers by the first part of the path, and tells when each event has arrived first (unix ms). */
-async function runReceiver(): Promise<void> {
+async function runReceiver(port: number): Promise<void> {
   const arrivals = new Map<string, number>();
   let requests = 0;
   const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
@@ -134,7 +142,7 @@ async function runReceiver(): Promise<void> {
     });
   });
   server.keepAliveTimeout = 60_000;
-  server.listen(0, '127.0.0.1');
+  server.listen(port, '127.0.0.1');
   await once(server, 'listening');
   process.on('message', (message) => {
     if (message === 'count') process.send?.({ count: arrivals.size, requests });
@@ -367,10 +375,71 @@ async function measureLatency(rig: Rig) {
   return results;
 }
 
+/**
+ * An endpoint is down while events come, and comes back: how long until it has them all, what was tried in
+ * vain meanwhile, and what its owner has to send again because it is dead.
+ */
+async function measureOutage(rig: Rig) {
+  const port = await freePort();
+  const [project = ''] = await configure(rig, 'outage', 1, 'ok', port);
+  const { collection } = rig.store.deliveries.actors;
+  const worker = await startProcess(rig.servers);
+  const downAt = performance.now();
+  for (let n = 0; n < waiting; n += atOnce) await publish(rig, factsFor([project], atOnce));
+  while ((await collection.countDocuments({ project })) < waiting) await sleep(500);
+  await sleep(Math.max(0, downAt + Number(values.down) * 1_000 - performance.now()));
+  const [most] = await collection
+    .find({ project })
+    .sort({ 'machine.context.made': -1 })
+    .limit(1)
+    .project<{ machine: { context: { made: number } } }>({ 'machine.context.made': 1 })
+    .toArray();
+
+  const receiver = await startReceiver(port);
+  const backAt = performance.now();
+  let redelivered = 0;
+  while ((await ask<{ count: number }>(receiver, 'count')).count < waiting) {
+    await sleep(1_000);
+    redelivered += await redeliverDead(rig, project);
+  }
+  const backSeconds = (performance.now() - backAt) / 1_000;
+  while (await collection.findOne({ project, state: { $ne: 'delivered' } })) await sleep(500);
+  const { requests } = await ask<{ requests: number }>(receiver, 'count');
+  await stopProcess(worker);
+  receiver.disconnect();
+  return {
+    downSeconds: Number(values.down),
+    events: waiting,
+    mostAttempts: most?.machine.context.made,
+    backSeconds: Math.round(backSeconds),
+    redelivered,
+    repeated: requests - waiting,
+  };
+}
+
+/** As `POST …/deliveries/redeliver` does. Answers how many. */
+async function redeliverDead({ store, bus }: Rig, project: string): Promise<number> {
+  const dead = await store.deliveries.inState(project, 'dead', 1_000, {});
+  await bus.publishAll(
+    dead.map(({ id, made }) => ({
+      subject: bus.subjects.command(project, 'delivery', id),
+      id: `${id}:dead:${made}`,
+      body: { type: 'REDELIVER', isAnnounced: true, made },
+    })),
+  );
+  return dead.length;
+}
+
+async function startReceiver(port: number): Promise<ChildProcess> {
+  const receiver = fork(fileURLToPath(import.meta.url), ['receiver', String(port)]);
+  await once(receiver, 'message');
+  return receiver;
+}
+
 async function measureMemory(rig: Rig) {
   const down = await configure(rig, 'down', 1, 'ok', await freePort());
   const waitingMb = await growth(rig, async () => {
-    for (let n = 0; n < waiting; n += 10_000) await publish(rig, factsFor(down, 10_000));
+    for (let n = 0; n < waiting; n += atOnce) await publish(rig, factsFor(down, atOnce));
     const { collection } = rig.store.deliveries.actors;
     while ((await collection.countDocuments({ project: down[0] ?? '' })) < waiting) await sleep(500);
     await sleep(3_000);
@@ -433,12 +502,13 @@ const parts: Record<string, (rig: Rig) => Promise<unknown>> = {
   latency: measureLatency,
   memory: measureMemory,
   crash: measureCrash,
+  outage: measureOutage,
 };
 
 async function main(): Promise<void> {
   const dataDir = await mkdtemp(join(tmpdir(), 'bench-webhooks-'));
   const embedded = await startEmbedded({ dataDir, log, mongodb: true, nats: true });
-  const receiver = fork(fileURLToPath(import.meta.url), ['receiver']);
+  const receiver = fork(fileURLToPath(import.meta.url), ['receiver', '0']);
   try {
     const [{ port }] = (await once(receiver, 'message')) as [{ port: number }];
     const servers = {
@@ -474,5 +544,5 @@ async function main(): Promise<void> {
 
 const [role, servers = ''] = positionals;
 if (role === 'worker') await runWorker(JSON.parse(servers) as Servers);
-else if (role === 'receiver') await runReceiver();
+else if (role === 'receiver') await runReceiver(Number(servers));
 else await main();
