@@ -3,6 +3,7 @@
  * version, facts, asked-for work, timers and the last applied message are one write.
  */
 import type { AnyBulkWriteOperation, Collection, Db, Document } from 'mongodb';
+import { isNumber } from './partial.ts';
 
 /** A fact as stored: `seq` and `n` say which message caused it and its place among that message's facts. */
 export type StoredFact = { seq: number; n: number; ts: number; event: string } & Record<string, unknown>;
@@ -66,7 +67,7 @@ export function createActorStore(db: Db, name: string, indexes: Document[] = [])
   return {
     async ensureIndexes(): Promise<void> {
       await actors.createIndexes([
-        { key: { partition: 1, dueTs: 1 }, partialFilterExpression: { dueTs: { $type: 'number' } } },
+        { key: { partition: 1, dueTs: 1 }, partialFilterExpression: { dueTs: isNumber } },
         { key: { createdTs: 1 }, name: 'unstarted', partialFilterExpression: { version: 0 } },
         ...indexes.map((key) => ({ key: key as Record<string, 1 | -1> })),
       ]);
@@ -107,7 +108,7 @@ export function createActorStore(db: Db, name: string, indexes: Document[] = [])
     /** Documents with a timer due before a time, in some partitions, most overdue first. */
     async due(partitions: number[], beforeTs: number, limit: number): Promise<ActorDocument[]> {
       return actors
-        .find({ partition: { $in: partitions }, dueTs: { $lte: beforeTs } })
+        .find({ partition: { $in: partitions }, dueTs: { ...isNumber, $lte: beforeTs } })
         .sort({ dueTs: 1 })
         .limit(limit)
         .project<ActorDocument>({ project: 1, partition: 1, version: 1, timers: 1, dueTs: 1 })

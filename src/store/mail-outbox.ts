@@ -44,7 +44,11 @@ export function createMailOutbox(db: Db) {
 
   return {
     async ensureIndexes(): Promise<void> {
-      await mails.createIndexes([{ key: { dueTs: 1 } }, { key: { userId: 1 }, sparse: true }]);
+      await mails.createIndexes([
+        { key: { dueTs: 1 } },
+        { key: { userId: 1 }, sparse: true },
+        { key: { to: 1 } },
+      ]);
     },
 
     /** Puts a mail in, due at once. `session`: the transaction this is part of. */

@@ -25,7 +25,10 @@ export function createMailboxStore(db: Db, { kept, days }: { kept: number; days:
 
   return {
     async ensureIndexes(): Promise<void> {
-      await mails.createIndex({ at: 1 }, { expireAfterSeconds: days * daySeconds });
+      await mails.createIndexes([
+        { key: { at: 1 }, expireAfterSeconds: days * daySeconds },
+        { key: { to: 1 } },
+      ]);
     },
 
     /** Puts a mail in, and takes out those for which there is no room any more. Safe to repeat. */

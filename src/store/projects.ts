@@ -7,6 +7,7 @@ import type { Mode, Motion } from '../../schemas/asset.ts';
 import type { BrandConfig } from '../../schemas/project.ts';
 import { isDuplicate } from './actors.ts';
 import { createFormerProjects } from './former-projects.ts';
+import { text } from './partial.ts';
 import { Secret, type SecretBox, type SecretOwner } from './sealed.ts';
 import { endWebhooks } from './webhooks.ts';
 
@@ -144,7 +145,7 @@ export function createProjectStore(db: Db, client: MongoClient, box: SecretBox) 
     },
 
     async findByKey(proxyKey: string): Promise<ProjectRecord | undefined> {
-      const document = await projects.findOne({ proxyKey });
+      const document = await projects.findOne({ proxyKey: text(proxyKey) });
       return document ? toRecord(document) : undefined;
     },
 

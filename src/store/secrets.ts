@@ -58,12 +58,16 @@ export function createSecretStore(db: Db, box: SecretBox) {
     const keyId = { $cond: [{ $regexMatch: { input: `$${field}`, regex: /^v1\./ } }, idIn(field), null] };
     const groups = await db
       .collection<Owned>(collection)
-      .aggregate<{ _id: string | null; values: number }>([
-        ...(list === undefined ? [] : [{ $unwind: `$${list}` }]),
-        { $match: { [field]: { $type: 'string' } } },
-        { $group: { _id: keyId, values: { $sum: 1 } } },
-        { $sort: { _id: 1 } },
-      ])
+      .aggregate<{ _id: string | null; values: number }>(
+        [
+          ...(list === undefined ? [] : [{ $unwind: `$${list}` }]),
+          { $match: { [field]: { $type: 'string' } } },
+          { $group: { _id: keyId, values: { $sum: 1 } } },
+          { $sort: { _id: 1 } },
+        ],
+        // All documents are looked at: this is a duty of the operator's, and no index is worth it.
+        { hint: { _id: 1 } },
+      )
       .toArray();
     return groups.map(({ _id, values }) => ({ purpose, keyId: _id, values }));
   };

@@ -3,6 +3,7 @@
  * so that unused ones can be bounded per user and removed in time (decisions 3, Upload).
  */
 import type { Collection, Db } from 'mongodb';
+import { text } from './partial.ts';
 
 /** Times are unix ms. `key` is null while the upload is being received. */
 export type UploadRecord = {
@@ -73,7 +74,7 @@ export function createUploadStore(db: Db) {
 
     /** An asset uses the upload: it is neither counted nor removed any more. Safe to repeat. */
     async markUsed(key: string, now: number): Promise<void> {
-      await uploads.updateOne({ key }, { $set: { isUsed: true, usedTs: now } }, durable);
+      await uploads.updateOne({ key: text(key) }, { $set: { isUsed: true, usedTs: now } }, durable);
     },
 
     /**
@@ -83,8 +84,8 @@ export function createUploadStore(db: Db) {
      * somebody else's.
      */
     async removeUsed(key: string, userId: string, beforeTs: number): Promise<boolean> {
-      await uploads.deleteOne({ key, userId, usedTs: { $not: { $gt: beforeTs } } }, durable);
-      return (await uploads.findOne({ key }, { projection: { _id: 1 } })) === null;
+      await uploads.deleteOne({ key: text(key), userId, usedTs: { $not: { $gt: beforeTs } } }, durable);
+      return (await uploads.findOne({ key: text(key) }, { projection: { _id: 1 } })) === null;
     },
 
     /** Uploads of a user; those that are still being received only when they began before a time. */

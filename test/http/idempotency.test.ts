@@ -192,7 +192,11 @@ t.test('a process that dies keeps the key until its lease is over; its work is n
   const made = await make();
   // As it was just before its answer was kept.
   const leaseTs = clock.now + limits.leaseMs;
-  await records.updateOne({ 'answer.body': /"Once"/ }, { $unset: { answer: '' }, $set: { leaseTs } });
+  await records.updateOne(
+    { 'answer.body': /"Once"/ },
+    { $unset: { answer: '' }, $set: { leaseTs } },
+    { hint: { _id: 1 } },
+  );
   t.equal((await make()).status, 409);
   clock.now += limits.leaseMs + 1;
   const again = await make();
