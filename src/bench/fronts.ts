@@ -47,6 +47,8 @@ export async function startFront(dataDir: string, shared: Record<string, string>
     LOG_LEVEL: 'error',
   };
   const child = spawn(process.execPath, [main], { env, stdio: ['ignore', process.stderr, 'inherit'] });
+  process.on('exit', () => child.kill('SIGTERM'));
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => process.exit(1));
   return { base: `http://127.0.0.1:${port}`, child };
 }
 
