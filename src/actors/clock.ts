@@ -7,6 +7,8 @@ export type Clock = {
   monotonic(): number;
   /** Calls back once after some ms; the answer cancels it. */
   after(ms: number, call: () => void): () => void;
+  /** Calls back once what is under way in this turn of the event loop has been done. */
+  nextTurn(call: () => void): void;
 };
 
 export const systemClock: Clock = {
@@ -15,6 +17,9 @@ export const systemClock: Clock = {
   after(ms, call) {
     const timer = setTimeout(call, ms);
     return () => clearTimeout(timer);
+  },
+  nextTurn(call) {
+    setImmediate(call);
   },
 };
 

@@ -4,7 +4,6 @@
  * Everything it holds is a copy: a fence, a failed write or publish, or a change of ownership throws the memory
  * away, and reading starts again at the stored positions.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { runtime } from '../../schemas/limits.ts';
 import type { Bus, Command, CommandReader, Log } from '../bus/bus.ts';
 import type { PartitionRecord, PartitionStore } from '../store/partitions.ts';
@@ -201,7 +200,7 @@ export function startOwner({
           wake = resolve;
         });
         // What arrived in the same turn belongs to the same group.
-        await nextTurn();
+        await new Promise<void>((resolve) => clock.nextTurn(resolve));
         continue;
       }
       current = commit();

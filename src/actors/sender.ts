@@ -265,7 +265,7 @@ export function startSender(ports: SenderPorts) {
   const soon = (): void => {
     if (isPumpDue || stopped) return;
     isPumpDue = true;
-    setImmediate(pump);
+    clock.nextTurn(pump);
   };
 
   const pump = (): void => {
