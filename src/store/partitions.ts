@@ -72,7 +72,10 @@ export function createPartitionStore(db: Db) {
       await partitions.updateMany({ _id: { $in: dropped }, owner }, { $set: { owner: null } }, durable);
     },
 
-    /** Moves positions of owned partitions. Answers false when one of them is not ours any more. */
+    /**
+     * Moves positions of owned partitions forward: one that arrives late moves nothing back. Answers false when one of
+     * them is not ours any more.
+     */
     async move(
       moves: { partition: number; position: number; ts: number }[],
       owner: string,
@@ -80,7 +83,7 @@ export function createPartitionStore(db: Db) {
       if (moves.length === 0) return true;
       const result = await partitions.bulkWrite(
         moves.map(({ partition, position, ts }) => ({
-          updateOne: { filter: { _id: partition, owner }, update: { $set: { position, ts } } },
+          updateOne: { filter: { _id: partition, owner }, update: { $max: { position, ts } } },
         })),
         { ordered: false, ...durable },
       );

@@ -56,6 +56,15 @@ for (const [name, create] of Object.entries(stores)) {
       );
     });
 
+    t.test('a position that is stored late moves nothing back', async (t) => {
+      const store = create(t);
+      await store.ensure(1);
+      await store.claim([0], 'a', []);
+      t.equal(await store.move([{ partition: 0, position: 9, ts: 90 }], 'a'), true);
+      t.equal(await store.move([{ partition: 0, position: 7, ts: 70 }], 'a'), true);
+      t.match(await store.all(), [{ position: 9, ts: 90 }]);
+    });
+
     t.test('only the owner moves a position or lets go', async (t) => {
       const store = create(t);
       await store.ensure(2);
