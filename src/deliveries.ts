@@ -4,6 +4,7 @@ import { webhook as limits } from '../schemas/limits.ts';
 import { systemClock } from './actors/clock.ts';
 import { createDeliveryKind } from './actors/delivery.ts';
 import type { ActorKind } from './actors/kind.ts';
+import { lostSubject } from './actors/reconcile.ts';
 import { type Line, leaseMs, type Sender, startSender } from './actors/sender.ts';
 import type { Bus } from './bus/bus.ts';
 import type { Config } from './config.ts';
@@ -74,6 +75,7 @@ export async function startDeliveries(parts: DeliveryParts, workerId: string): P
   });
   const dispatcher = await startDispatcher({ bus, webhooks: store.webhooks });
   const changes = followWebhookChanges(bus, workerId, sender.onChanged);
+  const losses = bus.listen(lostSubject, sender.onLost);
   return {
     kind: createDeliveryKind(store.deliveries.actors, config.webhook, sender.onStored),
     onOwned: sender.onOwned,
@@ -82,6 +84,7 @@ export async function startDeliveries(parts: DeliveryParts, workerId: string): P
       await dispatcher.stop();
       await sender.stop();
       changes.stop();
+      losses.stop();
     },
   };
 }

@@ -59,6 +59,7 @@ import { recordCycles } from './quota/history.ts';
 import { mayStillRun } from './quota/runs.ts';
 import { openStore } from './store/client.ts';
 import { openTempDir } from './temp-dir.ts';
+import { createStarter } from './webhooks/dispatcher.ts';
 
 export type Service = {
   /** Port of the front end; 0 without the role http. */
@@ -127,12 +128,14 @@ async function open(
   await store.partitions.ensure(runtime.partitions);
   const lastPosition = async () =>
     Math.max(0, ...(await store.partitions.all()).map(({ position }) => position));
+  const beginAfter = async () => store.streams.beginAfter(await lastPosition());
   const bus = opened(
     await openBus({
       url: config.natsUrl ?? embedded.natsUrl ?? '',
       prefix: config.natsPrefix,
       replicas: config.natsReplicas,
       lastPosition,
+      beginAfter,
       log,
     }),
     (one) => one.close(),
@@ -228,6 +231,8 @@ async function open(
         kinds,
         bus,
         records: store.partitions,
+        streams: store.streams,
+        startDeliveries: createStarter({ bus, webhooks: store.webhooks }),
         clock: systemClock,
         log,
         duties: [

@@ -18,6 +18,7 @@ export function createAssetKind(store: ActorStorePort, times: PipelineTimes): Ac
     migrate: refuseUnknownVersion,
     store,
     startMessage: { type: 'START' },
+    lostMessage: { type: 'RECONCILE' },
     publishedFact: ({ options, ...fact }, { id, project }) => ({
       ...fact,
       asset_id: id,

@@ -3,7 +3,7 @@ import type { ActorDocument, ActorStore } from '../store/actors.ts';
 import type { Stepper, StoredSnapshot } from './step.ts';
 
 /** What of a store the runtime uses, so that tests can hand in one that lives in memory. */
-export type ActorStorePort = Pick<ActorStore, 'load' | 'write' | 'due' | 'unstarted'>;
+export type ActorStorePort = Pick<ActorStore, 'load' | 'write' | 'due' | 'unstarted' | 'touchedSince'>;
 
 export type ActorKind = {
   /** Token of the command's subject: `asset`. */
@@ -15,6 +15,8 @@ export type ActorKind = {
   store: ActorStorePort;
   /** First message of a document at version 0, sent again by the sweeper. */
   startMessage: { type: string };
+  /** Makes one that waits ask for its work again; for when the messages under way are lost. */
+  lostMessage?: { type: string };
   /** A fact as published, from what `record` noted. */
   publishedFact(
     fact: Record<string, unknown>,

@@ -82,6 +82,8 @@ const maxSettling = 1_024;
 const idleMs = 60_000;
 /** A result that has had no step for so long is taken for lost. */
 const lostMs = 60_000;
+/** Most results have their step within this. */
+const appliedMs = 1_000;
 const stopMs = 5_000;
 
 /** `sending`: on its way. `settling`: its result is, to the owner. `released`: no concern of ours any more. */
@@ -465,6 +467,15 @@ export function startSender(ports: SenderPorts) {
       if (isNewUrl) hangUp(endpoint);
       endpoint.circuit.hurry();
       offer(endpoint);
+    },
+
+    /** Messages on their way were lost: results that have had no step yet are given up, and sent for again. */
+    onLost(): void {
+      const now = clock.monotonic();
+      for (const item of [...held.values()]) {
+        if (item.phase === 'settling' && now - item.since > appliedMs) release(item);
+      }
+      sweep().catch(onError);
     },
 
     stats: (): SenderStats => ({ inFlight, queued, endpoints: endpoints.size, sent }),

@@ -24,7 +24,7 @@ import { runtime } from '../../schemas/limits.ts';
 import { consume, heartbeatMs, pullMs, reopenMs } from './consume.ts';
 import { followFacts } from './follow.ts';
 import { createPublisher, type Outgoing } from './publisher.ts';
-import { checkServer, ensureStreams, type StreamOptions } from './streams.ts';
+import { checkServer, ensureStreams, isStreamMissing, type StreamOptions, whenMade } from './streams.ts';
 import { createSubjects, type Subjects } from './subjects.ts';
 
 const encoder = new TextEncoder();
@@ -111,7 +111,12 @@ export async function openBus({
     throw cause;
   });
   const stream = connection.jetstream({ timeout: publishTimeoutMs });
-  const publisher = createPublisher(connection, { timeoutMs: publishTimeoutMs });
+  const restore = createRestorer(() => ensureStreams(manager, subjects, streams), log);
+  const publisher = createPublisher(connection, {
+    timeoutMs: publishTimeoutMs,
+    onNoStream: () => void restore(),
+  });
+  const server: Server = { manager, stream, subjects, restore };
   /** Work up to these sequences was given out by a consumer of before, by effect. */
   const givenOut = new Map<string, number>();
   const reconnects = new Set<() => void>();
@@ -137,7 +142,7 @@ export async function openBus({
      * its own position. `onCommand` answers whether it can take more; `resume` goes on after it could not.
      */
     readCommands: (of: number[], after: number, onCommand: (command: Command) => boolean) =>
-      readCommands({ manager, stream, subjects }, { of, after, onCommand, log, partitions }),
+      readCommands(server, { of, after, onCommand, log, partitions }),
 
     /** Last sequence of the command stream, 0 for an empty one. */
     async lastCommand(): Promise<number> {
@@ -159,10 +164,7 @@ export async function openBus({
 
     /** Work of one effect for this worker, at most `held` items at a time. */
     takeWork: (effect: string, held: number, onWork: (item: WorkItem) => void) =>
-      takeWork(
-        { manager, stream, subjects },
-        { effect, held, onWork, log, givenOut: givenOut.get(effect) ?? 0 },
-      ),
+      takeWork(server, { effect, held, onWork, log, givenOut: givenOut.get(effect) ?? 0 }),
 
     /**
      * Gives what lost workers held to the living at once. Only when this worker is the only one, and before it
@@ -176,6 +178,16 @@ export async function openBus({
         await manager.consumers.delete(subjects.streams.work, effect).catch(() => false);
       }
     },
+
+    /**
+     * When the streams were made: another answer than before means that all that was under way is lost. Streams that
+     * are missing are made again while the bus is in use.
+     */
+    streamsMade: () =>
+      whenMade(manager, subjects).catch(async (cause: unknown) => {
+        await restore(cause);
+        throw cause;
+      }),
 
     /** Pieces of work that wait or are being done, by effect. */
     async countWork(): Promise<number> {
@@ -200,10 +212,7 @@ export async function openBus({
 
     /** Stored facts of a project or asset since a time (unix ms), oldest first, until all that were there are read. */
     replayFacts: (project: string, id: string, sinceTs: number, signal?: AbortSignal) =>
-      replayFacts(
-        { manager, stream, subjects },
-        { subject: subjects.factsOf(project, id), sinceTs, ...(signal ? { signal } : {}) },
-      ),
+      replayFacts(server, { subject: subjects.factsOf(project, id), sinceTs, ...(signal ? { signal } : {}) }),
 
     /** Drops the stored facts of a project, or of one asset of it. Safe to repeat. */
     async purgeFacts(project: string, id?: string): Promise<void> {
@@ -212,7 +221,7 @@ export async function openBus({
 
     /** Facts of some names for the durable consumer `name`, none missed: see follow.ts. */
     followFacts: (name: string, events: string[], onFacts: (facts: unknown[]) => Promise<void>) =>
-      followFacts({ manager, stream, subjects }, { name, events, onFacts, log }),
+      followFacts(server, { name, events, onFacts, log }),
 
     /** Plain messages between processes: delivered to who listens now. */
     send(name: string, body: unknown): void {
@@ -341,7 +350,29 @@ function ignoreMissingMessage(cause: unknown): undefined {
   throw cause;
 }
 
-export type Server = { manager: JetStreamManager; stream: JetStreamClient; subjects: Subjects };
+export type Server = {
+  manager: JetStreamManager;
+  stream: JetStreamClient;
+  subjects: Subjects;
+  /** Makes missing streams again; with the error of a request, only if that is what it says. Never throws. */
+  restore(cause?: unknown): Promise<void>;
+};
+
+/** Whoever finds a stream missing asks for it; one at a time, and with a pause for a server that has not the room. */
+function createRestorer(ensure: () => Promise<void>, log: Log): Server['restore'] {
+  let running: Promise<void> | undefined;
+  const run = async (): Promise<void> => {
+    log.error({}, 'a stream is missing, making it again');
+    await ensure().catch((err: unknown) => log.error({ err }, 'streams could not be made'));
+    await delay(reopenMs);
+    running = undefined;
+  };
+  return async (cause) => {
+    if (cause !== undefined && !isStreamMissing(cause)) return;
+    running ??= run();
+    await running;
+  };
+}
 
 type ReadOptions = {
   of: number[];
@@ -407,6 +438,7 @@ async function readCommands(
         log.warn({ err }, 'reading commands was interrupted, going on after the last one');
         await opened?.close();
         opened = undefined;
+        await server.restore(err);
         await delay(reopenMs);
       }
     }
@@ -498,11 +530,12 @@ type WorkOptions = {
 
 async function takeWork(
   server: Server,
-  { effect, held, onWork, log, givenOut }: WorkOptions,
+  { effect, held, onWork, log, givenOut: givenOutAtFirst }: WorkOptions,
 ): Promise<{ stop(): Promise<void> }> {
   const { subjects } = server;
   const stopping = new AbortController();
   const { signal } = stopping;
+  let givenOut = givenOutAtFirst;
   let count = 0;
   let wake: (() => void) | undefined;
   const release = () => {
@@ -536,6 +569,10 @@ async function takeWork(
     },
     maxMessages: pulledAhead,
     take,
+    // Its sequences begin anew.
+    onReplaced() {
+      givenOut = 0;
+    },
     onInterrupted: (err) => log.warn({ err, effect }, 'taking work was interrupted, going on'),
     signal,
   });

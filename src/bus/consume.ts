@@ -7,6 +7,10 @@ export type Reading = {
   stream: string;
   /** Of the consumer, which is made when it is not there and belongs to all who read under its name. */
   config: Partial<ConsumerConfig> & { durable_name: string };
+  /** How one is made that takes the place of a lost one. */
+  configAgain?: Partial<ConsumerConfig>;
+  /** Another consumer has taken the place of the one that was read, which was lost with its stream. */
+  onReplaced?(): void;
   /** Messages that the client holds for the reader. */
   maxMessages: number;
   /** Takes messages until they end; it must return when `signal` is aborted. */
@@ -22,11 +26,25 @@ export const reopenMs = 200;
 
 /** @throws when it cannot be opened at first; what fails afterwards is tried again until `signal` is aborted. */
 export async function consume(
-  { manager, stream }: Server,
-  { stream: name, config, maxMessages, take, onInterrupted, signal }: Reading,
+  { manager, stream, restore }: Server,
+  { stream: name, config, configAgain, maxMessages, take, onInterrupted, onReplaced, signal }: Reading,
 ): Promise<{ close(): Promise<void>; ended: Promise<void> }> {
+  let madeAt: string | undefined;
+
+  /** The consumer, made when it is not there. Of several processes that make it, one is first. */
+  const ensure = async (): Promise<void> => {
+    const find = () => manager.consumers.info(name, config.durable_name);
+    const make = () =>
+      manager.consumers.add(name, madeAt === undefined ? config : { ...config, ...configAgain });
+    const { created } = await find().catch(() =>
+      make().catch((cause: unknown) => find().catch(() => Promise.reject(cause))),
+    );
+    if (madeAt !== undefined && created !== madeAt) onReplaced?.();
+    madeAt = created;
+  };
+
   const open = async (): Promise<ConsumerMessages> => {
-    await manager.consumers.add(name, config);
+    await ensure();
     const consumer = await stream.consumers.get(name, config.durable_name);
     return consumer.consume({
       max_messages: maxMessages,
@@ -45,6 +63,7 @@ export async function consume(
       } catch (err) {
         if (signal.aborted) return;
         onInterrupted(err);
+        await restore(err);
       }
       messages = undefined;
       if (!signal.aborted) await delay(reopenMs);

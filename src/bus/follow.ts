@@ -67,6 +67,8 @@ export async function followFacts(
       ack_wait: ackWaitMs * nsPerMs,
       max_ack_pending: maxPending,
     },
+    // A stream that was made anew has begun while this process was reading.
+    configAgain: { deliver_policy: DeliverPolicy.All },
     maxMessages: maxTogether,
     take,
     onInterrupted: (err) => log.warn({ err, consumer: name }, 'following facts was interrupted, going on'),

@@ -23,7 +23,11 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const lineBreak = /[\r\n]/;
 
-export function createPublisher(connection: NatsConnection, { timeoutMs }: { timeoutMs: number }) {
+/** @param onNoStream told of a message that no stream takes. */
+export function createPublisher(
+  connection: NatsConnection,
+  { timeoutMs, onNoStream = () => undefined }: { timeoutMs: number; onNoStream?: () => void },
+) {
   const inbox = createInbox();
   /** In the order of their deadlines. */
   const pending = new Map<number, Pending>();
@@ -37,6 +41,7 @@ export function createPublisher(connection: NatsConnection, { timeoutMs }: { tim
     const known = pending.get(token);
     if (!known) return;
     pending.delete(token);
+    if (message.headers?.code === noResponders) onNoStream();
     settleBy(message, known.settle);
   };
   connection.subscribe(`${inbox}.*`, { callback: hear });

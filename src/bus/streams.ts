@@ -22,8 +22,13 @@ const restartGap = 1_000_000;
 
 export type StreamOptions = {
   replicas: number;
-  /** Highest stored position: a command stream that is made anew begins above it (architecture 3a). */
+  /** Highest stored position: a command stream that has less has lost messages (architecture 3a). */
   lastPosition: () => Promise<number>;
+  /**
+   * After which sequence a command stream that is made anew begins: above every stored position and every
+   * stream of before. Without it, after the highest stored position.
+   */
+  beginAfter?: () => Promise<number>;
 };
 
 /** @throws when the server is older than 2.12 or has no JetStream. */
@@ -37,11 +42,16 @@ export function checkServer(connection: NatsConnection): void {
     throw new Error('nats-server runs without JetStream: start it with -js');
 }
 
-/** Makes the streams that are missing and checks those that are there. Safe to repeat and to race. */
+/**
+ * Makes the streams that are missing and checks those that are there. Safe to repeat and to race.
+ *
+ * A command stream that ends below the stored positions, an old copy perhaps, would never be read: it is emptied
+ * and goes on above them. What it held is found in the documents, as after the loss of all (src/actors/reconcile.ts).
+ */
 export async function ensureStreams(
   manager: JetStreamManager,
   subjects: Subjects,
-  { replicas, lastPosition }: StreamOptions,
+  { replicas, lastPosition, beginAfter = lastPosition }: StreamOptions,
 ): Promise<void> {
   const common = {
     storage: StorageType.File,
@@ -72,10 +82,22 @@ export async function ensureStreams(
       subject_transform: { src: subjects.commandsPublished, dest: subjects.commandTransform },
     },
     async () => {
-      const last = await lastPosition();
+      const last = await beginAfter();
       return last === 0 ? {} : { first_seq: last + restartGap };
     },
   );
+  const { state } = await manager.streams.info(subjects.streams.commands);
+  if (state.last_seq < (await lastPosition())) {
+    const seq = (await beginAfter()) + restartGap;
+    await manager.streams.purge(subjects.streams.commands, { seq });
+  }
+}
+
+/** When the streams were made: another answer means that what they held before is gone. */
+export async function whenMade(manager: JetStreamManager, subjects: Subjects): Promise<string> {
+  const { facts, work, commands } = subjects.streams;
+  const made = [facts, work, commands].map(async (name) => (await manager.streams.info(name)).created);
+  return (await Promise.all(made)).join();
 }
 
 type Config = Partial<StreamConfig> & { name: string };
@@ -85,8 +107,15 @@ async function ensure(
   config: Config,
   onCreate: () => Promise<Partial<StreamConfig>> = async () => ({}),
 ): Promise<void> {
-  const info = await manager.streams.info(config.name).catch(ignoreMissing);
-  const found = info?.config ?? (await manager.streams.add({ ...config, ...(await onCreate()) })).config;
+  const find = () => manager.streams.info(config.name).catch(ignoreMissing);
+  const make = async () =>
+    manager.streams.add({ ...config, ...(await onCreate()) }).catch(async (cause: unknown) => {
+      // Another process was first, perhaps with another beginning.
+      const other = await find();
+      if (other) return other;
+      throw cause;
+    });
+  const found = ((await find()) ?? (await make())).config;
   for (const key of ['retention', 'subjects', 'subject_transform', 'num_replicas'] as const) {
     if (config[key] === undefined || JSON.stringify(found[key]) === JSON.stringify(config[key])) continue;
     throw new Error(
@@ -97,8 +126,11 @@ async function ensure(
 
 const streamNotFound = 10059;
 
+/** Whether a request has failed because its stream is not there. */
+export function isStreamMissing(cause: unknown): boolean {
+  return (cause as { api_error?: { err_code?: number } }).api_error?.err_code === streamNotFound;
+}
+
 function ignoreMissing(cause: unknown): undefined {
-  const code = (cause as { api_error?: { err_code?: number } }).api_error?.err_code;
-  if (code === streamNotFound) return;
-  throw cause;
+  if (!isStreamMissing(cause)) throw cause;
 }

@@ -56,6 +56,9 @@ export type ActorWrite = {
   isNew?: boolean;
 };
 
+/** What of a document says what it has told and whether it goes on. */
+export type Touched = Pick<ActorDocument, '_id' | 'project' | 'dueTs' | 'facts'>;
+
 export type ActorStore = ReturnType<typeof createActorStore>;
 
 const durable = { writeConcern: { w: 'majority', journal: true } } as const;
@@ -122,6 +125,13 @@ export function createActorStore(db: Db, name: string, indexes: Document[] = [])
         .limit(limit)
         .project<{ _id: string; project: string }>({ project: 1 })
         .toArray();
+    },
+
+    /** Documents that have changed since a time (unix ms), and those that wait for a timer. Reads them all. */
+    async *touchedSince(ts: number): AsyncGenerator<Touched> {
+      yield* actors
+        .find({ $or: [{ updatedTs: { $gte: ts } }, { dueTs: { $ne: null } }] })
+        .project<Touched>({ project: 1, dueTs: 1, facts: 1 });
     },
 
     /** For queries of the kind's own module. */

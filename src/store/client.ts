@@ -41,6 +41,7 @@ import { createQuotaStore } from './quota.ts';
 import { noBox, type SecretBox } from './sealed.ts';
 import { createSecretStore } from './secrets.ts';
 import { createSessionStore } from './sessions.ts';
+import { createStreamStore } from './streams.ts';
 import { createTokenStore } from './tokens.ts';
 import { createUploadStore } from './uploads.ts';
 import { createUsageStore } from './usage.ts';
@@ -193,6 +194,7 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     crawls: createCrawlStore(db),
     deepCrawls: createDeepCrawlStore(db, client),
     partitions: createPartitionStore(db),
+    streams: createStreamStore(db),
     webhooks: createWebhookStore(db, box),
     deliveries: createDeliveryStore(db),
     predictions: createPredictionStore(db),

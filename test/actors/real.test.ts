@@ -10,6 +10,7 @@ import { createCounterKind } from '../../src/bench/counter.ts';
 import { openBus } from '../../src/bus/bus.ts';
 import { createActorStore } from '../../src/store/actors.ts';
 import { createPartitionStore } from '../../src/store/partitions.ts';
+import { createMemoryStreamStore } from '../fixtures/memory-runtime.ts';
 import { testServers, uniqueName } from '../fixtures/servers.ts';
 
 const partitions = 8;
@@ -144,6 +145,8 @@ t.test(
       kinds: site.kinds,
       bus: site.front,
       records: site.records,
+      streams: createMemoryStreamStore(),
+      startDeliveries: async () => undefined,
       clock: systemClock,
       log,
       duties: [],

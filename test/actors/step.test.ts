@@ -190,6 +190,9 @@ t.test('the counter machine steps as well, and its kind has nothing to say about
     write: async () => true,
     due: async () => [],
     unstarted: async () => [],
+    async *touchedSince() {
+      yield* [];
+    },
   };
   const kind = createCounterKind('counter', store);
   let { snapshot } = kind.stepper.initial({});

@@ -540,7 +540,9 @@ t.test('a process that dies on the way', async (t) => {
     const [asset] = await requests.list({ projectIds: [project.id] }, 10);
     t.match(asset, { state: 'new', run: 1, facts: [] });
     const duties = [() => sweepAfter(2 * minuteMs)];
-    const ports = { kinds, bus, records: store.partitions, clock: systemClock, log, duties };
+    const { partitions: records, streams } = store;
+    const startDeliveries = async () => undefined;
+    const ports = { kinds, bus, records, streams, startDeliveries, clock: systemClock, log, duties };
     const reconcilers = [startReconciler(ports), startReconciler(ports)];
     const started = await whenAsset(asset?.id ?? '', begun).finally(() =>
       Promise.all(reconcilers.map((one) => one.stop())),
