@@ -86,6 +86,10 @@ export default {
       ['^src/(actors|effects|store|bus)/', '^(schemas|machines)/'],
       ['xstate'],
     ),
+    only('simulation: the runtime, and the types of what it runs on', '^src/simulation/', [
+      '^src/(simulation|actors|effects|store|bus|webhooks)/',
+      '^(schemas|machines)/',
+    ]),
     only('embed: nothing', '^src/embed/', ['^src/embed/']),
     only('fake providers: their own', '^src/fake-providers/', ['^src/fake-providers/']),
     only('client: schemas', '^src/client/', ['^src/client/', '^schemas/']),
