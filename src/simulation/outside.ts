@@ -207,9 +207,6 @@ const motionPlan: MotionPlan = {
   heading: 0,
 };
 
-/** The stall limit is far above what a well-behaved outside needs for all stages together. */
-export const goodManners: Manners = { slow: 0.05, fails: 0, refuses: 0, silent: 0, forgets: 0 };
-
 /** Drawn for one history. */
 export function drawManners(world: World): Manners {
   const share = (most: number) => (world.chance(0.5) ? world.random() * most : 0);
