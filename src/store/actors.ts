@@ -131,6 +131,7 @@ export function createActorStore(db: Db, name: string, indexes: Document[] = [])
     async *touchedSince(ts: number): AsyncGenerator<Touched> {
       yield* actors
         .find({ $or: [{ updatedTs: { $gte: ts } }, { dueTs: { $ne: null } }] })
+        .hint({ _id: 1 })
         .project<Touched>({ project: 1, dueTs: 1, facts: 1 });
     },
 
