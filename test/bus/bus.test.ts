@@ -435,9 +435,12 @@ t.test('streams are made once, and one that differs from what is wanted stops th
     await first.close();
   });
   await first.publish(command(first, 'p1', 'c'));
-  const second = await openBus(optionsFor(prefix, { lastPosition: async () => 99 }));
+  const second = await openBus(optionsFor(prefix, { lastPosition: async () => 1 }));
   t.equal(await second.lastCommand(), 1, 'what is there stays');
   await second.close();
+  const third = await openBus(optionsFor(prefix, { lastPosition: async () => 99 }));
+  t.ok((await third.lastCommand()) > 99, 'one that ends below the stored positions goes on above them');
+  await third.close();
   await t.rejects(openBus(optionsFor(prefix, { partitions: 16 })), /has subject_transform .*wanted/);
 });
 
