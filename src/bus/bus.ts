@@ -82,7 +82,11 @@ export type Bus = Awaited<ReturnType<typeof openBus>>;
 
 /** How long a worker may be silent about a piece of work before another gets it, in ms. */
 export const workAckWaitMs = 4_000;
-const publishTimeoutMs = 5_000;
+/** How long a message waits for its confirmation before it is sent again. */
+const publishTimeoutMs = 2_500;
+/** A stream whose leader was killed has none for 4 to 9 s, which the server does not let us change. */
+const publishPatienceMs = 10_000;
+const apiTimeoutMs = 5_000;
 /** Publishes on their way at once: far below what the server queues for a stream. */
 const maxInFlight = 1_024;
 const maxWorkHeld = 20_000;
@@ -110,10 +114,11 @@ export async function openBus({
     await connection.close();
     throw cause;
   });
-  const stream = connection.jetstream({ timeout: publishTimeoutMs });
+  const stream = connection.jetstream({ timeout: apiTimeoutMs });
   const restore = createRestorer(() => ensureStreams(manager, subjects, streams), log);
   const publisher = createPublisher(connection, {
     timeoutMs: publishTimeoutMs,
+    patienceMs: publishPatienceMs,
     onNoStream: () => void restore(),
   });
   const server: Server = { manager, stream, subjects, restore };

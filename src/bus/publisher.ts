@@ -5,6 +5,7 @@
  * the time is up) whose stack is taken beforehand: more work than sending it. Here all share one inbox, one timer,
  * and what is published in one turn of the event loop goes out in one write.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createInbox, type Msg, type MsgHdrs, type NatsConnection, NatsError } from 'nats';
 
 /** A message to store: `id` makes a repeat harmless. */
@@ -19,16 +20,27 @@ type Pending = { settle: Settle; deadline: number };
 const none: Stored = { seq: 0, duplicate: false };
 const sweepMs = 250;
 const noResponders = 503;
+const timeoutCode = 'TIMEOUT';
+const minAgainMs = 50;
+const maxAgainMs = 500;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const lineBreak = /[\r\n]/;
 
+export type Patience = {
+  /** How long one try is waited for. */
+  timeoutMs: number;
+  /** How long all tries of a message may take: the last one ends at most `timeoutMs` later. */
+  patienceMs: number;
+};
+
 /** @param onNoStream told of a message that no stream takes. */
 export function createPublisher(
   connection: NatsConnection,
-  { timeoutMs, onNoStream = () => undefined }: { timeoutMs: number; onNoStream?: () => void },
+  { timeoutMs, patienceMs, onNoStream = () => undefined }: Patience & { onNoStream?: () => void },
 ) {
   const inbox = createInbox();
+  const stopping = new AbortController();
   /** In the order of their deadlines. */
   const pending = new Map<number, Pending>();
   let waiting: { message: Outgoing; settle: Settle }[] = [];
@@ -51,7 +63,7 @@ export function createPublisher(
     for (const [token, { deadline, settle }] of pending) {
       if (deadline > now) break;
       pending.delete(token);
-      settle(new NatsError('a message was not confirmed in time', 'TIMEOUT'), none);
+      settle(new NatsError('a message was not confirmed in time', timeoutCode), none);
     }
     if (pending.size > 0) return;
     clearInterval(timer);
@@ -81,40 +93,74 @@ export function createPublisher(
     for (const { message, settle } of messages) send(message, settle);
   };
 
+  /** Waits before another try. Answers false when the time is up, or the bus closed meanwhile. */
+  const mayTryAgain = async (failure: NatsError, since: number, tries: number): Promise<boolean> => {
+    const waitMs = Math.min(maxAgainMs, minAgainMs * 2 ** tries);
+    if (!isPassing(failure) || performance.now() + waitMs - since > patienceMs) return false;
+    await sleep(waitMs, undefined, { signal: stopping.signal }).catch(() => undefined);
+    return !stopping.signal.aborted;
+  };
+
+  /** Resolves when all are stored, or with the first that is not and why. */
+  const sendAll = (
+    messages: readonly Outgoing[],
+  ): Promise<{ first: number; failure: NatsError } | undefined> =>
+    new Promise((resolve) => {
+      let left = messages.length;
+      let worst: { first: number; failure: NatsError } | undefined;
+      for (const [place, message] of messages.entries()) {
+        send(message, (failure) => {
+          left -= 1;
+          if (failure && place < (worst?.first ?? messages.length)) worst = { first: place, failure };
+          if (left === 0) resolve(worst);
+        });
+      }
+    });
+
+  const sendOne = (message: Outgoing): Promise<{ failure: NatsError | undefined; stored: Stored }> =>
+    new Promise((resolve) => {
+      if (waiting.length === 0) setImmediate(sendWaiting);
+      waiting.push({ message, settle: (failure, stored) => resolve({ failure, stored }) });
+    });
+
   return {
     /** @throws {NatsError} when the server did not confirm it in time: it may be stored all the same. */
-    publish(message: Outgoing): Promise<Stored> {
-      return new Promise((resolve, reject) => {
-        if (waiting.length === 0) setImmediate(sendWaiting);
-        waiting.push({
-          message,
-          settle: (failure, stored) => (failure ? reject(failure) : resolve(stored)),
-        });
-      });
+    async publish(message: Outgoing): Promise<Stored> {
+      const since = performance.now();
+      for (let tries = 0; ; tries += 1) {
+        const { failure, stored } = await sendOne(message);
+        if (!failure) return stored;
+        if (!(await mayTryAgain(failure, since, tries))) throw failure;
+      }
     },
 
     /** Stores many, in order. @throws {NatsError} when one of them was not confirmed. */
-    publishTogether(messages: readonly Outgoing[]): Promise<void> {
-      let left = messages.length;
-      if (left === 0) return Promise.resolve();
-      return new Promise((resolve, reject) => {
-        const settle: Settle = (failure) => {
-          left -= 1;
-          if (failure) reject(failure);
-          else if (left === 0) resolve();
-        };
-        for (const message of messages) send(message, settle);
-      });
+    async publishTogether(messages: readonly Outgoing[]): Promise<void> {
+      const since = performance.now();
+      let rest = messages;
+      for (let tries = 0; rest.length > 0; tries += 1) {
+        const failed = await sendAll(rest);
+        if (!failed) return;
+        if (!(await mayTryAgain(failed.failure, since, tries))) throw failed.failure;
+        // All that follow it too: those that were stored are known by their ids.
+        rest = rest.slice(failed.first);
+      }
     },
 
     /** Nothing more is waited for. */
     stop(): void {
+      stopping.abort();
       clearInterval(timer);
       for (const { settle } of pending.values())
         settle(new NatsError('the bus was closed', 'CONNECTION_CLOSED'), none);
       pending.clear();
     },
   };
+}
+
+/** Whether a message may be stored when it is sent again: nobody took it, or nobody answered. */
+function isPassing({ code }: NatsError): boolean {
+  return code === String(noResponders) || code === timeoutCode;
 }
 
 function settleBy({ headers, data }: Msg, settle: Settle): void {

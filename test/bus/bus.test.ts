@@ -374,7 +374,7 @@ async function raw(t: Test): Promise<NatsConnection> {
 
 t.test('what is not stored is told of: nobody takes it, it is too large, nobody answers', async (t) => {
   const connection = await raw(t);
-  const publisher = createPublisher(connection, { timeoutMs: 300 });
+  const publisher = createPublisher(connection, { timeoutMs: 300, patienceMs: 0 });
   t.teardown(publisher.stop);
   const prefix = uniqueName('publisher');
   const message = { subject: `${prefix}.none`, id: 'one', body: {} };
@@ -397,9 +397,46 @@ t.test('what is not stored is told of: nobody takes it, it is too large, nobody 
   await t.rejects(publisher.publish({ ...message, subject: `${prefix}.refuses` }), { message: 'no room' });
 });
 
+t.test('while nobody takes messages, or answers, they are sent again in order under their ids', async (t) => {
+  const connection = await raw(t);
+  const publisher = createPublisher(connection, { timeoutMs: 500, patienceMs: 20_000 });
+  t.teardown(publisher.stop);
+  const subject = uniqueName('away');
+  const [one, two, three] = ['one', 'two', 'three'].map((id) => ({ subject, id, body: { id } }));
+  if (!one || !two || !three) throw new Error('three messages are sent');
+  const waiting = [publisher.publish(one), publisher.publishTogether([two, three])];
+  await connection.flush();
+  const ids: string[] = [];
+  let isLost = true;
+  connection.subscribe(subject, {
+    callback: (_, request) => {
+      const id = request.headers?.get('Nats-Msg-Id') ?? '';
+      ids.push(id);
+      // The answer to the first try of one is lost: it and what follows it come again.
+      if (id === 'two' && isLost) isLost = false;
+      else request.respond(`{"seq":${ids.length}}`);
+    },
+  });
+  await Promise.all(waiting);
+  t.strictSame(
+    ids.filter((id) => id !== 'one'),
+    ['two', 'three', 'two', 'three'],
+  );
+  t.strictSame(
+    ids.filter((id) => id === 'one'),
+    ['one'],
+  );
+
+  const given = publisher.publish({ subject: uniqueName('never'), id: 'four', body: {} });
+  const refused = t.rejects(given, { code: '503' });
+  await connection.flush();
+  publisher.stop();
+  await refused;
+});
+
 t.test('what waits for its confirmation when the bus is closed fails', async (t) => {
   const connection = await raw(t);
-  const publisher = createPublisher(connection, { timeoutMs: 60_000 });
+  const publisher = createPublisher(connection, { timeoutMs: 60_000, patienceMs: 60_000 });
   const subject = uniqueName('closed');
   connection.subscribe(subject, { callback: () => undefined });
   const waiting = publisher.publishTogether([{ subject, id: 'one', body: {} }]);
