@@ -185,6 +185,14 @@ const rows = {
     accepts: 'tokens that each end in a dot',
     help: 'sets installations on one NATS apart',
   },
+  NATS_MONITOR_URL: {
+    schema: z
+      .string()
+      .transform((text) => text.split(','))
+      .pipe(z.array(Url).min(1)),
+    accepts: 'http://host:port[,…]',
+    help: 'monitoring addresses of NATS: the start looks there whether messages are synced to disk',
+  },
   NATS_REPLICAS: {
     schema: countUpTo(5),
     accepts: '1 to 5',
@@ -453,6 +461,9 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     natsUrl: env.NATS_URL,
     natsPrefix: env.NATS_PREFIX,
     natsReplicas: replicas,
+    natsMonitorUrls: env.NATS_MONITOR_URL,
+    /** Production on several machines: servers that could lose what they have confirmed are refused. */
+    isSafetyNeeded: !isDevelopment && !env.SINGLE_MACHINE && !env.ALLOW_EMBEDDED,
     /** Not used with `s3`. */
     storageFolder: env.STORAGE_URL?.startsWith('file:')
       ? resolve(env.STORAGE_URL.slice('file:'.length))

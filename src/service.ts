@@ -26,6 +26,7 @@ import { crawlRequest } from './brand/crawl-request.ts';
 import { createCrawlWork } from './brand/crawl-work.ts';
 import { createSimpleCrawler } from './brand/simple-crawler.ts';
 import { openBus } from './bus/bus.ts';
+import { judgeSync } from './bus/monitor.ts';
 import type { Config } from './config.ts';
 import { createWebhookRequests, startDeliveries } from './deliveries.ts';
 import type { EffectDeps, Purchases } from './effects/deps.ts';
@@ -121,11 +122,16 @@ async function open(
   const keys = await loadKeys(config, true);
   const box = createSecretBox(keys);
   const store = opened(
-    await openStore(config.mongodbUrl ?? embedded.mongodbUrl ?? '', config.mongodbDatabase, { log, box }),
+    await openStore(config.mongodbUrl ?? embedded.mongodbUrl ?? '', config.mongodbDatabase, {
+      log,
+      box,
+      minMembers: config.isSafetyNeeded ? membersNeeded : 1,
+    }),
     (one) => one.close(),
   );
   await store.secrets.checkKeys(systemClock.now());
   await store.partitions.ensure(runtime.partitions);
+  await checkSync(config, log);
   const lastPosition = async () =>
     Math.max(0, ...(await store.partitions.all()).map(({ position }) => position));
   const beginAfter = async () => store.streams.beginAfter(await lastPosition());
@@ -255,8 +261,31 @@ async function open(
   return port;
 }
 
+const membersNeeded = 3;
+
+/** @throws in production, when NATS could lose what it has confirmed; on one machine and in development it is said. */
+async function checkSync({ natsUrl, natsMonitorUrls, isDevelopment, isSafetyNeeded }: Config, log: Log) {
+  if (!isDevelopment && !isSafetyNeeded)
+    log.warn({}, 'everything is on one machine: what its disk loses is lost');
+  if (natsUrl === undefined) return;
+  if (natsMonitorUrls === undefined) {
+    if (!isDevelopment)
+      log.warn({}, 'NATS_MONITOR_URL is not set: whether NATS syncs each message to disk cannot be seen');
+    return;
+  }
+  const flaw = await judgeSync(natsMonitorUrls);
+  if (flaw === undefined) return;
+  if (isSafetyNeeded) throw new Error(flaw);
+  log.warn({}, flaw);
+}
+
 async function openStorage({ s3, storageFolder }: Config, tempDir: string, opened: Opened): Promise<Storage> {
-  if (!s3) return createFileStorage(storageFolder);
+  if (!s3) {
+    return createFileStorage(storageFolder).catch((cause: unknown) => {
+      const code = (cause as { cause?: NodeJS.ErrnoException }).cause?.code;
+      throw new Error(`STORAGE_URL: files cannot be kept in ${storageFolder} (${code})`, { cause });
+    });
+  }
   return opened(await openS3Storage({ ...s3, tempDir }), (one) => one.close());
 }
 

@@ -109,13 +109,13 @@ async function ensure(
 ): Promise<void> {
   const find = () => manager.streams.info(config.name).catch(ignoreMissing);
   const make = async () =>
-    manager.streams.add({ ...config, ...(await onCreate()) }).catch(async (cause: unknown) => {
+    add(manager, { ...config, ...(await onCreate()) }).catch(async (cause: unknown) => {
       // Another process was first, perhaps with another beginning.
       const other = await find();
-      if (other) return other;
+      if (other) return other.config;
       throw cause;
     });
-  const found = ((await find()) ?? (await make())).config;
+  const found = (await find())?.config ?? (await make());
   for (const key of ['retention', 'subjects', 'subject_transform', 'num_replicas'] as const) {
     if (config[key] === undefined || JSON.stringify(found[key]) === JSON.stringify(config[key])) continue;
     throw new Error(
@@ -124,13 +124,31 @@ async function ensure(
   }
 }
 
+async function add(manager: JetStreamManager, config: Config): Promise<StreamConfig> {
+  try {
+    return (await manager.streams.add(config)).config;
+  } catch (cause) {
+    if (!tooFewServers.has(codeOf(cause))) throw cause;
+    throw new Error(
+      `NATS has too few servers for ${config.num_replicas} replicas of each stream: add some, or lower NATS_REPLICAS`,
+      { cause },
+    );
+  }
+}
+
 const streamNotFound = 10059;
+/** No suitable peers, and a server that belongs to no cluster. */
+const tooFewServers = new Set([10005, 10074]);
 
 /** Whether a request has failed because its stream is not there. */
 export function isStreamMissing(cause: unknown): boolean {
-  return (cause as { api_error?: { err_code?: number } }).api_error?.err_code === streamNotFound;
+  return codeOf(cause) === streamNotFound;
 }
 
 function ignoreMissing(cause: unknown): undefined {
   if (!isStreamMissing(cause)) throw cause;
+}
+
+function codeOf(cause: unknown): number {
+  return (cause as { api_error?: { err_code?: number } }).api_error?.err_code ?? 0;
 }

@@ -11,6 +11,8 @@
 import { randomUUID } from 'node:crypto';
 import { createReadStream, type Dirent } from 'node:fs';
 import {
+  access,
+  constants,
   type FileHandle,
   link,
   lstat,
@@ -157,6 +159,8 @@ async function prepareFolders(root: string, now: number): Promise<{ objects: str
   const temps = join(root, 'temp');
   await mkdir(join(root, 'objects'), { recursive: true });
   await mkdir(temps, { recursive: true });
+  // Told at the start rather than by every asset that cannot be stored.
+  for (const folder of [join(root, 'objects'), temps]) await access(folder, constants.W_OK | constants.X_OK);
 
   for (const name of await readdir(temps)) {
     const stats = await unless(notThere, lstat(join(temps, name)));

@@ -70,12 +70,18 @@ const maxConnections = 50;
  * Connects, tried again for half a minute, and makes the indexes that are missing. Safe to repeat.
  *
  * @param box seals secrets; without one the store does everything but them
+ * @param minMembers data-bearing members that the replica set must have
  * @throws when the server is not to be had in time, or the signal's reason.
  */
 export async function openStore(
   url: string,
   databaseName: string,
-  { log, signal, box = noBox }: { log: StoreLog; signal?: AbortSignal; box?: SecretBox },
+  {
+    log,
+    signal,
+    box = noBox,
+    minMembers = 1,
+  }: { log: StoreLog; signal?: AbortSignal; box?: SecretBox; minMembers?: number },
 ): Promise<Store> {
   const connect = async () => {
     const client = new MongoClient(url, {
@@ -109,7 +115,7 @@ export async function openStore(
   const db = client.db(databaseName);
   const parts = createParts(db, client, box);
   try {
-    checkReplicaSet(await db.command({ hello: 1 }));
+    checkReplicaSet(await db.command({ hello: 1 }), minMembers);
     await ensureIndexes(Object.values(parts));
   } catch (cause) {
     await client.close();
@@ -129,16 +135,29 @@ export async function openStore(
 }
 
 /**
- * A standalone server has no transactions and confirms nothing on a majority.
+ * A standalone server has no transactions and confirms nothing on a majority, and a set of fewer than three loses what
+ * it has confirmed, or stands still, when one is lost.
  *
  * @param hello the server's answer to `hello`
- * @throws when it belongs to no replica set
+ * @throws when it belongs to no replica set, or to one with fewer members than wanted
  */
-export function checkReplicaSet({ setName, msg }: { setName?: unknown; msg?: unknown }): void {
+export function checkReplicaSet(
+  { setName, msg, hosts = [], passives = [] }: Hello,
+  minMembers: number,
+): void {
   // A router of a sharded cluster says so instead.
-  if (setName !== undefined || msg === 'isdbgrid') return;
-  throw new Error('MongoDB runs standalone: make it a replica set (one member will do)');
+  if (msg === 'isdbgrid') return;
+  if (setName === undefined) {
+    throw new Error('MongoDB runs standalone: make it a replica set (one member will do)');
+  }
+  const members = hosts.length + passives.length;
+  if (members >= minMembers) return;
+  throw new Error(
+    `the replica set ${setName} has ${members} of the ${minMembers} members that production needs (or SINGLE_MACHINE=true)`,
+  );
 }
+
+type Hello = { setName?: string; msg?: string; hosts?: string[]; passives?: string[] };
 
 /**
  * Whether an error of the store means that it cannot be reached, rather than that a request was wrong: such a
@@ -154,12 +173,21 @@ export function isStoreOutage(cause: unknown): boolean {
     // So many wait for a connection that the wait is over before one is free. The driver does not export it.
     (cause instanceof MongoDriverError && cause.name === 'MongoWaitQueueTimeoutError') ||
     (cause instanceof MongoServerError &&
-      (cause.hasErrorLabel('RetryableWriteError') || cause.code === tookTooLong))
+      (cause.hasErrorLabel('RetryableWriteError') || outages.has(Number(cause.code)))) ||
+    isCutOff(cause)
   );
 }
 
-/** MongoDB's code for an operation that has passed the time it was given. */
-const tookTooLong = 50;
+/** A connection that the other end has closed a moment ago: the driver lets the error of node's socket through. */
+function isCutOff(cause: unknown): boolean {
+  return cause instanceof Error && 'code' in cause && (cause.code === 'EPIPE' || cause.code === 'ECONNRESET');
+}
+
+/**
+ * MongoDB's codes for an operation that has passed the time it was given, and for those that met a stop or a change
+ * of primary: the driver tries these once more, and an election may take longer than that.
+ */
+const outages = new Set([50, 6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436]);
 
 /** Whether an insert failed because a record with a unique value of its own was there first. */
 export const isTaken = isDuplicate;

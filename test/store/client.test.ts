@@ -7,9 +7,11 @@ import { checkReplicaSet, isStoreOutage, openStore } from '../../src/store/clien
 import { testServers } from '../fixtures/servers.ts';
 
 t.test('a standalone server is refused, members of replica sets and routers are not', async (t) => {
-  t.throws(() => checkReplicaSet({}), /runs standalone: make it a replica set/);
-  t.doesNotThrow(() => checkReplicaSet({ setName: 'rs0' }));
-  t.doesNotThrow(() => checkReplicaSet({ msg: 'isdbgrid' }));
+  t.throws(() => checkReplicaSet({}, 1), /runs standalone: make it a replica set/);
+  t.doesNotThrow(() => checkReplicaSet({ setName: 'rs0', hosts: ['a'] }, 1));
+  t.doesNotThrow(() => checkReplicaSet({ msg: 'isdbgrid' }, 3));
+  t.throws(() => checkReplicaSet({ setName: 'rs0', hosts: ['a', 'b'] }, 3), /rs0 has 2 of the 3 members/);
+  t.doesNotThrow(() => checkReplicaSet({ setName: 'rs0', hosts: ['a', 'b'], passives: ['c'] }, 3));
 });
 
 t.test('a store that is not there is tried until the signal is aborted', async (t) => {
@@ -32,5 +34,6 @@ t.test('a wait for a connection that is too long is an outage, not a fault of ou
   const cause = await db.command({ ping: 1 }).catch((error: unknown) => error);
   t.equal(isStoreOutage(cause), true, String(cause));
   t.equal(isStoreOutage(new Error('something else')), false);
+  t.equal(isStoreOutage(Object.assign(new Error('ended'), { code: 'EPIPE' })), true, 'a socket was closed');
   await long;
 });
