@@ -290,6 +290,10 @@ export const http = {
   requestIdMinChars: 4,
   requestIdMaxChars: 64,
   stopMs: 10_000,
+  /** How long a stop still answers on open connections, so that balancers and clients leave by themselves. */
+  drainMs: 1_500,
+  /** How long what is safe to repeat is repeated while store or bus are away: an election takes 2 to 5 s. */
+  waitOutMs: 8_000,
 } as const;
 
 /** Requests that may be sent again (decisions 3, Idempotency). */

@@ -1,6 +1,7 @@
 /** The role http: the routes over their services, on one port. */
 import { randomBytes } from 'node:crypto';
 
+import { http as limits } from '../schemas/limits.ts';
 import { createOAuthAccounts } from './auth/oauth-accounts.ts';
 import { createOAuthFlows } from './auth/oauth-flow.ts';
 import { createOAuthProviders } from './auth/oauth-providers.ts';
@@ -49,16 +50,26 @@ import { newId } from './store/ids.ts';
 import type { ProjectRecord } from './store/projects.ts';
 
 const maxProjects = 1_000;
+const allRoles = 3;
 
 /** Answers the port. */
 export async function startFrontEnd(parts: Parts): Promise<number> {
   const { config, opened } = parts;
-  const services = createServices(parts);
+  const state = { isStopping: false };
+  const services = createServices(parts, state);
   const hub = createEventHub(parts);
   const routes = createRoutes(parts, services, hub);
   const server = opened(
-    await startServer({ host: config.host, port: config.port, routes, services }),
+    await startServer({
+      host: config.host,
+      port: config.port,
+      routes,
+      services,
+      // Who does everything alone has nobody to hand its connections to.
+      drainMs: config.roles.length < allRoles ? limits.drainMs : 0,
+    }),
     async (one) => {
+      state.isStopping = true;
       // Nobody may connect any more when the streams end: who comes back must reach another process.
       await Promise.all([one.close(), hub.close()]);
     },
@@ -195,20 +206,23 @@ function createEventHub({ config, log, opened, store, bus, requests }: Parts) {
   }
 }
 
-function createServices({
-  config,
-  log,
-  opened,
-  store,
-  bus,
-  storage,
-  outbound,
-  requests,
-  webhooks,
-  erasure,
-  uploadKey,
-  models,
-}: Parts): Services {
+function createServices(
+  {
+    config,
+    log,
+    opened,
+    store,
+    bus,
+    storage,
+    outbound,
+    requests,
+    webhooks,
+    erasure,
+    uploadKey,
+    models,
+  }: Parts,
+  state: { readonly isStopping: boolean },
+): Services {
   const http: HttpConfig = {
     baseUrl: config.baseUrl,
     mode: config.isDevelopment ? 'development' : 'production',
@@ -248,7 +262,11 @@ function createServices({
         () => true,
         () => false,
       );
-      const failing = [...(isStoreUp ? [] : ['store']), ...(bus.connected() ? [] : ['bus'])];
+      const failing = [
+        ...(state.isStopping ? ['stopping'] : []),
+        ...(isStoreUp ? [] : ['store']),
+        ...(bus.connected() ? [] : ['bus']),
+      ];
       return { ok: failing.length === 0, failing };
     },
     async onProjectChanged(projectId, { oldKey }) {

@@ -38,6 +38,7 @@ const prepare = route({
     'Answers at once; the animation is made meanwhile. Safe to repeat: the same request means the same asset, and a generation is counted only when a run begins.',
   perMinute: perMinute.prepare,
   idempotent: true,
+  repeatable: true,
   body: PrepareRequest,
   responses: { 200: PrepareResponse, 400: ValidationErrorBody, 404: ErrorBody, ...refusals },
   async handle({ userId, body, requestId }, services) {

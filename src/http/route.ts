@@ -54,6 +54,8 @@ export type Route = {
   policy: RatePolicy;
   /** An Idempotency-Key is obeyed; elsewhere it is ignored. */
   idempotent: Idempotent;
+  /** Its handler may run again after a failure, and comes to the same: an outage is waited out. */
+  repeatable: boolean;
   query: z.ZodType | undefined;
   body: z.ZodType | undefined;
   stream: StreamSpec | undefined;
@@ -155,6 +157,8 @@ export function route<
   auth?: A;
   perMinute?: number;
   idempotent?: Idempotent;
+  /** Reads are when nothing is said. */
+  repeatable?: boolean;
   query?: Q;
   body?: B;
   stream?: T;
@@ -169,7 +173,7 @@ export function route<
   ): Promise<ReplyOf<R>> | ReplyOf<R>;
 }): Route {
   const { method, path, summary, auth = 'session', perMinute, query, body, stream, responses } = spec;
-  const { idempotent = false } = spec;
+  const { idempotent = false, repeatable = spec.method === 'get' } = spec;
   const { description, answerHeaders } = spec;
   // The types of one route are checked above; from here on all routes are alike.
   const handle = spec.handle as unknown as Route['handle'];
@@ -185,6 +189,7 @@ export function route<
     perMinute,
     policy: policyOf(method, path, perMinute),
     idempotent,
+    repeatable,
     query,
     body,
     stream,

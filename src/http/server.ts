@@ -5,7 +5,9 @@
  * or API token (401, 403; 404 where only operators may), rate limit (429), body (413, 415, 400), Idempotency-Key
  * (400, 409, 422), then its handler. Every answer has an X-Request-Id, every finished request one line in the log.
  */
+
 import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { z } from 'zod';
 import { EffectError } from '../../schemas/errors.ts';
 import { http as limits } from '../../schemas/limits.ts';
@@ -32,6 +34,7 @@ import { isJson, parseJson } from './json.ts';
 import { rateLimited, rateLines, takeTurn } from './rate-policy.ts';
 import type { AnyRoute, RawRoute, Route, RouteInput } from './route.ts';
 import type { Services } from './services.ts';
+import { waitOut } from './wait-out.ts';
 
 export type ServerOptions = {
   host: string;
@@ -43,6 +46,11 @@ export type ServerOptions = {
   sharePort?: boolean;
   /** How long bodies may take; those of the contract when absent. */
   bodyTimes?: BodyTimes;
+  /**
+   * How long a stop goes on answering on the connections that are there, each answer with close: one that is cut while
+   * a request is on its way is an error to its client. 0 where no other process would take them.
+   */
+  drainMs?: number;
 };
 
 export type Server = {
@@ -54,7 +62,7 @@ export type Server = {
 /** @throws when the binary of uWebSockets.js is not the real one, or the port is not to be had. */
 export async function startServer(options: ServerOptions): Promise<Server> {
   checkBinary(uws, process.versions.modules);
-  const { services, routes, host, port, sharePort = false, bodyTimes = limits } = options;
+  const { services, routes, host, port, sharePort = false, bodyTimes = limits, drainMs = 0 } = options;
   const app = uws.App();
   const running = createRunning(services);
   const context: Context = {
@@ -71,7 +79,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     port: uws.us_socket_local_port(listening),
     async close() {
       uws.us_listen_socket_close(listening);
-      await running.stop();
+      await running.stop(drainMs);
       app.close();
     },
   };
@@ -270,7 +278,8 @@ function judge(incoming: Incoming): Refused | Promise<Refused> {
     services.isCrossSite(head.origin, head.secFetchSite);
   // Who is no operator is told nothing of an operator's route, this neither.
   if (isForged && route.auth !== 'operator') return crossSite;
-  const found = route.auth === 'none' ? undefined : findSession(credential, services);
+  const found =
+    route.auth === 'none' ? undefined : waitOut(() => findSession(credential, services), isOutage);
   return after(found, (session) => {
     const refusal = refuseUser(route, credential, session, services);
     if (refusal) return refusal;
@@ -339,7 +348,8 @@ function handle(incoming: Incoming, input: RouteInput): Answer | Promise<Answer>
   const { idempotencyKey: key } = head;
   const { userId } = input;
   if (!route.idempotent || key === undefined || userId === undefined) {
-    return route.handle(input, context.services);
+    const run = () => route.handle(input, context.services);
+    return route.repeatable ? waitOut(run, isOutage) : run();
   }
   return handleOnce(incoming, input, { key, userId });
 }
@@ -569,11 +579,12 @@ function createRunning({ log, config }: Services) {
     },
 
     /** Resolves when nothing runs any more, or the time is up. */
-    async stop(): Promise<void> {
+    async stop(drainMs: number): Promise<void> {
       host.isStopping = true;
+      if (drainMs > 0) await sleep(drainMs);
       if (count === 0) return;
       await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, limits.stopMs);
+        const timer = setTimeout(resolve, limits.stopMs - drainMs);
         idle = () => {
           clearTimeout(timer);
           resolve();
