@@ -83,8 +83,18 @@ function toEvent(document: ActorDocument, message: Message): Message | undefined
   return document.timers.find((timer) => timer.id === message.timer && timer.armed === message.armed)?.event;
 }
 
-function current(kind: ActorKind, { machine: { version, value, context } }: ActorDocument) {
+/** A document that a later version of its machine has stored: nobody but that one may go on with it. */
+export class LaterVersionError extends Error {
+  override readonly name = 'LaterVersionError';
+}
+
+function current(kind: ActorKind, { _id, machine: { version, value, context } }: ActorDocument) {
   const stored = { value, context };
+  if (version > kind.machineVersion) {
+    throw new LaterVersionError(
+      `${kind.name} ${_id} was stored by version ${version} of its machine, this is ${kind.machineVersion}`,
+    );
+  }
   return version === kind.machineVersion ? stored : kind.migrate(stored, version);
 }
 

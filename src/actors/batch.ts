@@ -7,7 +7,7 @@
 import type { Command } from '../bus/bus.ts';
 import type { Outgoing } from '../bus/publisher.ts';
 import type { ActorDocument, ActorWrite, StoredFact, StoredWork } from '../store/actors.ts';
-import { type Applied, applyMessage } from './apply.ts';
+import { type Applied, applyMessage, LaterVersionError } from './apply.ts';
 import type { ActorKind } from './kind.ts';
 
 /** Another writer has moved a document or a partition on. */
@@ -132,6 +132,8 @@ function apply(
       passed: memory.passed.get(command.partition) ?? 0,
     });
   } catch (cause) {
+    // Not passed over: it waits for a worker of that version.
+    if (cause instanceof LaterVersionError) throw cause;
     onRefused(command, cause);
     return { outcome: 'ignored' };
   }

@@ -233,6 +233,7 @@ export function startOwner({
   });
   const ownership: Ownership = startOwnership({
     workerId,
+    version: [...kinds.values()].reduce((sum, { machineVersion }) => sum + machineVersion, 0),
     partitions,
     clock,
     send: bus.send,

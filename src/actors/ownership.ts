@@ -9,6 +9,11 @@ import { type Clock, every } from './clock.ts';
 
 export type OwnershipPorts = {
   workerId: string;
+  /**
+   * Of the machines that it drives: a worker of an earlier one owns nothing while there is a later one, whose
+   * documents it could not read.
+   */
+  version: number;
   partitions: number;
   clock: Clock;
   send(name: string, body: unknown): void;
@@ -41,12 +46,12 @@ const forceAfterMs = 1_500;
 /** How often the records are compared with what this worker believes to own. */
 const verifyMs = 2_000;
 
-type Peer = { heardAt: number; ready: boolean };
+type Peer = { heardAt: number; ready: boolean; version: number };
 /** `at`: when it was sent, on the sender's own clock. */
-type Beat = { id: string; ready: boolean; at: number };
+type Beat = { id: string; ready: boolean; at: number; version: number };
 
 export function startOwnership(ports: OwnershipPorts): Ownership {
-  const { workerId, clock } = ports;
+  const { workerId, version, clock } = ports;
   const peers = new Map<string, Peer>();
   let echoAt = clock.monotonic();
   let startedAt = clock.monotonic();
@@ -61,9 +66,16 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
 
   const isReady = () => !isIsolated && clock.monotonic() - startedAt >= beatMs;
   const living = () => [...peers].filter(([, peer]) => peer.ready).map(([id]) => id);
+  const wantedNow = (): Set<number> => {
+    const ready = [...peers].filter(([, peer]) => peer.ready);
+    const isOld = ready.some(([, peer]) => peer.version > version);
+    if (!isReady() || isOld) return new Set();
+    const equals = ready.filter(([, peer]) => peer.version === version).map(([id]) => id);
+    return wantedBy(workerId, [...equals, workerId], ports.partitions);
+  };
 
   const onBeat = (body: unknown) => {
-    const { id, ready, at } = body as Beat;
+    const { id, ready, at, version: its } = body as Beat;
     // An echo that lay in a buffer while this process was paused is as old as its sending.
     if (id === workerId) {
       echoAt = at;
@@ -71,7 +83,7 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
     }
     // Who is new must not take this worker for dead only because its next beat is not due yet.
     if (!peers.has(id)) beat(isReady());
-    peers.set(id, { heardAt: clock.monotonic(), ready });
+    peers.set(id, { heardAt: clock.monotonic(), ready, version: its });
   };
 
   /** Notices the dead, and that this process itself was paused or cut off. */
@@ -87,9 +99,7 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
   };
 
   const balance = async (): Promise<void> => {
-    const wanted = isReady()
-      ? wantedBy(workerId, [...living(), workerId], ports.partitions)
-      : new Set<number>();
+    const wanted = wantedNow();
     const dropped = [...owned].filter((partition) => !wanted.has(partition));
     if (dropped.length > 0) {
       await ports.beforeDrop();
@@ -131,15 +141,13 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
     if (stopped) return;
     judge();
     beat(isReady());
-    const wanted = isReady()
-      ? wantedBy(workerId, [...living(), workerId], ports.partitions)
-      : new Set<number>();
+    const wanted = wantedNow();
     if (sameMembers(wanted, owned)) wantedSince = clock.monotonic();
     else await exclusively(balance);
   };
 
   const beat = (ready: boolean) =>
-    ports.send('own.hb', { id: workerId, ready, at: clock.monotonic() } satisfies Beat);
+    ports.send('own.hb', { id: workerId, ready, at: clock.monotonic(), version } satisfies Beat);
 
   /** One change at a time. One that failed half-way leaves nothing owned: the next beat claims anew. */
   const exclusively = (run: () => Promise<void>): Promise<void> => {
@@ -191,7 +199,7 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
       // All that bear its name: a worker that was cut off a moment ago has kept no list of them.
       await ports.records.release(allOf(ports.partitions), workerId).catch(ports.onError);
       owned = new Set();
-      ports.send('own.bye', { id: workerId, ready: false });
+      ports.send('own.bye', { id: workerId });
       ports.send('own.rel', { id: workerId });
     },
   };

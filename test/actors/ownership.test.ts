@@ -43,6 +43,7 @@ async function createTeam() {
       const changes: number[] = [];
       const ownership = startOwnership({
         workerId: name,
+        version: 1,
         partitions,
         clock: view,
         send: bus.send,

@@ -3,11 +3,14 @@
  * once, every fact is published once and in order (invariants I1 to I4).
  */
 import t from 'tap';
+import { assign, setup } from 'xstate';
+import { declare } from '../../machines/declare.ts';
 import { pipeline, runtime } from '../../schemas/limits.ts';
 import { createAssetKind } from '../../src/actors/asset.ts';
 import { type ActorKind, newDocument } from '../../src/actors/kind.ts';
 import { type Owner, type OwnerPorts, startOwner } from '../../src/actors/owner.ts';
 import { startReconciler } from '../../src/actors/reconcile.ts';
+import { createStepper } from '../../src/actors/step.ts';
 import { createCounterKind } from '../../src/bench/counter.ts';
 import type { ActorDocument } from '../../src/store/actors.ts';
 import { assetInput, type MessageType, messageOf, type Ref } from '../fixtures/asset-messages.ts';
@@ -639,6 +642,80 @@ t.test('a command that its machine throws at is passed over, and so is one for n
   t.match((await world.records.all())[0]?.position, 5);
   t.equal((await world.stores.asset.find('ast_1'))?.version, 0);
 });
+
+t.test(
+  'beside a later version of a machine the earlier one owns nothing, and passes over none of its documents',
+  async (t) => {
+    const world = await createWorld({ partitions: 4 });
+    const ids = await addCounters(world, 'p1', 3);
+    const later = ({ kinds }: OwnerPorts) => {
+      const counter = kinds.get('counter');
+      if (!counter) throw new Error('every worker has counters');
+      return { kinds: new Map([...kinds, ['counter', { ...counter, ...laterCounter }]]) };
+    };
+    const old = world.addWorker('old');
+    await world.clock.advance(1_000);
+    await world.count('p1', ...ids);
+    await world.finish();
+
+    const next = world.addWorker('next', later);
+    await world.count('p1', ...ids);
+    await world.clock.advance(2_000);
+    t.equal(next.owner.stats().owned, 4);
+    t.equal(old.owner.stats().owned, 0);
+    await world.count('p1', ...ids);
+    await world.finish();
+    t.match(
+      world.stores.counter.all().map(({ machine }) => machine),
+      ids.map(() => ({ version: 2, value: 'tallying', context: { total: 3 } })),
+      'what the earlier one had stored was migrated',
+    );
+    t.strictSame(world.audit(), []);
+
+    next.kill();
+    await world.clock.advance(3_000);
+    t.equal(old.owner.stats().owned, 4);
+    await world.count('p1', ...ids);
+    await world.clock.advance(10_000);
+    t.ok(world.stores.counter.all().every(({ machine }) => machine.version === 2));
+    t.equal(world.counted(), 9, 'the earlier one waits');
+
+    const again = world.addWorker('again', later);
+    await world.finish();
+    t.equal(again.owner.stats().owned, 4);
+    t.strictSame(world.audit(), []);
+  },
+);
+
+/** The counter with another state, and another name for what it has counted. */
+const laterMachine = setup({
+  types: { context: {} as { total: number }, events: {} as { type: 'COUNT'; ts: number } },
+  actions: { record: declare<{ event: string; count: number }>() },
+}).createMachine({
+  id: 'counter',
+  context: { total: 0 },
+  initial: 'tallying',
+  states: {
+    tallying: {
+      on: {
+        COUNT: {
+          actions: [
+            assign({ total: ({ context }) => context.total + 1 }),
+            { type: 'record', params: ({ context }) => ({ event: 'counted', count: context.total }) },
+          ],
+        },
+      },
+    },
+  },
+});
+const laterCounter: Pick<ActorKind, 'stepper' | 'machineVersion' | 'migrate'> = {
+  stepper: createStepper(laterMachine),
+  machineVersion: 2,
+  migrate: ({ context }) => ({
+    value: 'tallying',
+    context: { total: (context as { count: number }).count },
+  }),
+};
 
 // ── Assets: timers, work, two kinds at once ─────────────────────────────────────────────────────
 
