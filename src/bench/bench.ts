@@ -3,7 +3,8 @@ import { readdirSync } from 'node:fs';
 import { extname } from 'node:path';
 
 const helpers = [
-  ...['bench', 'counter', 'cpu', 'crash', 'examples', 'fuzz', 'fuzz-requests'],
+  ...['balancer', 'bench', 'chaos', 'client', 'cluster', 'counter', 'cpu', 'crash', 'examples', 'failover'],
+  ...['fleet', 'fuzz', 'fuzz-requests', 'processes', 'random', 'toxiproxy'],
   ...['fronts', 'nginx', 'proxy-child', 'proxy-world', 'sse-rig', 'sse-tools'],
 ];
 const extension = extname(import.meta.url);
