@@ -35,7 +35,7 @@ const skewed = (ms: number) => ({
   NODE_OPTIONS: `--import=${new URL('../fixtures/clock-skew.mjs', import.meta.url).href}`,
   CLOCK_SKEW_MS: String(ms),
 });
-const source = await serveSource({ isSmall: true });
+const source = await serveSource();
 const fleet = await startFleet({
   data: folder,
   env: { FFMPEG_PATH: ffmpegPath },
