@@ -265,6 +265,18 @@ export const crawl = {
   deepMs: 75_000,
   /** Of a result as JSON: it travels over the bus in one message. */
   maxResultBytes: 512 * 1024,
+  maxPages: 25,
+  pagesAtOnce: 4,
+  maxPageBytes: 10 * 1024 * 1024,
+  maxSheets: 30,
+  maxSheetsBytes: 8 * 1024 * 1024,
+  maxImportDepth: 3,
+  /** Followed at most, each judged as the first address was. */
+  maxRedirects: 3,
+  /** All fetching of a deep crawl: then what was read is what there is. */
+  fetchMs: 60_000,
+  /** Of the memory of the thread that reads a site. */
+  maxThreadMb: 128,
 } as const;
 
 /** Requests per user and minute (specification 8); `other` is shared by all endpoints without a row. */

@@ -24,7 +24,7 @@ import { loadKeys } from './auth/key-file.ts';
 import { createSecretBox, deriveKey } from './auth/secret-box.ts';
 import { crawlRequest } from './brand/crawl-request.ts';
 import { createCrawlWork } from './brand/crawl-work.ts';
-import { createSimpleCrawler } from './brand/simple-crawler.ts';
+import { createThreadCrawler } from './brand/thread-crawler.ts';
 import { openBus } from './bus/bus.ts';
 import { judgeSync } from './bus/monitor.ts';
 import type { Config } from './config.ts';
@@ -148,10 +148,11 @@ async function open(
   );
   const { path: tempDir } = opened(await openTempDir(join(config.dataDir, 'tmp')), (one) => one.remove());
   const storage = await openStorage(config, tempDir, opened);
+  const deniedPorts = ownPorts(config, embedded);
   const outbound = opened(
     createOutbound({
       allow: config.outboundAllow,
-      denyPorts: ownPorts(config, embedded),
+      denyPorts: deniedPorts,
       ...(config.webhook.egressProxy ? { egressProxy: new URL(config.webhook.egressProxy) } : {}),
     }),
     (one) => one.close(),
@@ -209,6 +210,7 @@ async function open(
     bus,
     storage,
     outbound,
+    deniedPorts,
     engine,
     kinds,
     tempDir,
@@ -298,6 +300,8 @@ export type Parts = {
   bus: Awaited<ReturnType<typeof openBus>>;
   storage: Storage;
   outbound: ReturnType<typeof createOutbound>;
+  /** The service's own, which nobody outside may name. */
+  deniedPorts: readonly number[];
   engine: ReturnType<typeof createEngine>;
   kinds: Map<string, ActorKind>;
   tempDir: string;
@@ -365,7 +369,10 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
     return makePoster(parts, slots, { project, source });
   });
   opened(serving, async (one) => one.stop());
-  const crawling = bus.serve(crawlRequest, createCrawlWork(createSimpleCrawler(parts.outbound), log));
+  const crawler = opened(createThreadCrawler({ allow: config.outboundAllow, denyPorts: parts.deniedPorts }), (one) =>
+    one.close(),
+  );
+  const crawling = bus.serve(crawlRequest, createCrawlWork(crawler, log));
   opened(crawling, async (one) => one.stop());
 
   const startedAt = systemClock.monotonic();

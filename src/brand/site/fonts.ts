@@ -1,0 +1,79 @@
+/** The families that headings and body text are set in: the first real one of each list, by the text it is seen in. */
+import type { Look, Seen } from './look.ts';
+import { familiesOf } from './style.ts';
+
+export type Fonts = { heading: string; body: string };
+
+/** @returns undefined when the page names no family at all. */
+export function readFonts(look: Look): Fonts | undefined {
+  const body = mostSeen(look.seen, weightInBody);
+  const heading = mostSeen(look.seen, weightInHeading) ?? body;
+  if (heading === undefined) return undefined;
+  return { heading, body: body ?? heading };
+}
+
+/** The family of code, when there is code. */
+export function readMonoFont({ seen }: Look): string | undefined {
+  return mostSeen(seen, ({ element, ownChars }) => (/^(code|pre|kbd|samp)$/.test(element.tag) ? ownChars : 0));
+}
+
+function weightInHeading({ element, ownChars, part }: Seen): number {
+  if (part === 'code' || ownChars === 0) return 0;
+  const heading = headingOf(element);
+  if (heading === 0) return 0;
+  return Math.min(ownChars, 60) * ({ 1: 4, 2: 3, 3: 1.5 }[heading] ?? 0.5);
+}
+
+function weightInBody({ element, ownChars, part }: Seen): number {
+  if (part === 'code' || headingOf(element) > 0 || element.tag === 'button') return 0;
+  if (element.tag === 'p' || element.tag === 'li' || element.tag === 'dd') return ownChars * (part === 'footer' ? 0.7 : 1);
+  return ownChars * 0.4;
+}
+
+function headingOf(element: Seen['element']): number {
+  for (let one: Seen['element'] | null = element; one; one = one.parent) {
+    const level = /^h([1-6])$/.exec(one.tag)?.[1];
+    if (level !== undefined) return Number(level);
+  }
+  return 0;
+}
+
+function mostSeen(seen: readonly Seen[], weigh: (one: Seen) => number): string | undefined {
+  const sums = new Map<string, number>();
+  const names = new Map<string, string | undefined>();
+  for (const one of seen) {
+    const weight = weigh(one);
+    if (weight <= 0) continue;
+    const value = one.style.inherited('font-family');
+    if (value === undefined) continue;
+    if (!names.has(value)) names.set(value, firstRealFamily(value));
+    const name = names.get(value);
+    if (name !== undefined) sums.set(name, (sums.get(name) ?? 0) + weight);
+  }
+  return [...sums].sort(([a, x], [b, y]) => y - x || a.localeCompare(b))[0]?.[0];
+}
+
+const generic = new Set(
+  'serif sans-serif monospace cursive fantasy system-ui ui-sans-serif ui-serif ui-monospace ui-rounded math emoji -apple-system blinkmacsystemfont -webkit-system-font -webkit-body inherit initial unset revert default none'.split(
+    ' ',
+  ),
+);
+const icons = /font ?awesome|material (icons|symbols)|icon|glyph|symbol|feather|ionicons|themify|emoji|boxicons|remixicon|dashicons/i;
+
+/** The first family of a list that is a typeface, by the name people know it by. Undefined when there is none. */
+export function firstRealFamily(value: string): string | undefined {
+  const families = familiesOf(value);
+  const real = families.find((one) => !generic.has(one.toLowerCase()) && !icons.test(one) && one.length <= 80 && !/^var\(|[{}<>;]/.test(one));
+  if (real !== undefined) return plainName(real);
+  return families.some((one) => /^(system-ui|-apple-system|ui-sans-serif)$/i.test(one)) ? 'system-ui' : undefined;
+}
+
+/** Builders and foundries put their own marks around a name: `__Inter_a1b2c3`, `Inter var`, `Inter Variable`. */
+function plainName(family: string): string {
+  return family
+    .replace(/^__(.+?)(?:_Fallback)?_[0-9a-f]{4,8}$/i, '$1')
+    .replace(/_/g, ' ')
+    .replace(/[ -]?(?:variable|var|fallback|webfont|vf)$/i, '')
+    .replace(/([a-z])(?=InterVariable)/, '$1')
+    .trim() || family;
+}

@@ -1,0 +1,255 @@
+/** Name and logo of a site, each by a ladder: what the site says about itself for machines first, icons last. */
+import { project as limits } from '../../../schemas/limits.ts';
+import { closest, descendants, Element, type Page, TextNode, textOf, tidy } from './dom.ts';
+import { isPageHeader } from './look.ts';
+import { isForeign, type Styles } from './style.ts';
+
+export type Found = { value: string; from: string };
+export type Identity = { name: Found | undefined; logo: Found | undefined };
+
+export function readIdentity(page: Page, url: URL, styles: Styles): Identity {
+  const things = readJsonLd(page);
+  const links = homeLinks(page, url);
+  const name = findName(page, url, things, links);
+  return { name, logo: findLogo(page, url, { things, links, name: name?.value ?? '' }, styles) };
+}
+
+/** Content of the first meta element with one of the names. */
+export function metaOf(page: Page, ...names: string[]): string {
+  for (const name of names) {
+    for (const element of page.all) {
+      const isNamed = (element.get('name') || element.get('property') || element.get('itemprop')).toLowerCase() === name;
+      const content = element.tag === 'meta' && isNamed ? tidy(element.get('content')) : '';
+      if (content !== '') return content.slice(0, maxMetaChars);
+    }
+  }
+  return '';
+}
+
+export function titleOf(page: Page): string {
+  const title = page.all.find(({ tag, parent }) => tag === 'title' && parent?.tag === 'head');
+  return title ? textOf(title, undefined, 500) : '';
+}
+
+const maxMetaChars = 1_000;
+const maxNameChars = 60;
+
+type Thing = Record<string, unknown>;
+
+const organisations =
+  /^(Organization|Corporation|Brand|WebSite|LocalBusiness|OnlineStore|OnlineBusiness|Store|Restaurant|NGO|EducationalOrganization|SoftwareApplication|Person|.*Business|.*Organization)$/;
+
+/** Everything that JSON-LD says about who is behind the site, organisations before the site. */
+function readJsonLd({ all }: Page): Thing[] {
+  const found: Thing[] = [];
+  for (const element of all) {
+    if (element.tag !== 'script' || !/ld\+json/i.test(element.get('type'))) continue;
+    const text = element.children.map((one) => (one instanceof TextNode ? one.text : '')).join('');
+    if (text.length < maxJsonChars) collectThings(parseJson(text), found);
+  }
+  const isSite = ({ '@type': type }: Thing) => (type === 'WebSite' ? 1 : 0);
+  return found.sort((a, b) => isSite(a) - isSite(b));
+}
+
+const maxJsonChars = 200_000;
+const maxThings = 200;
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text.replace(/^\s*(?:<!--|\/\/<!\[CDATA\[)|(?:-->|\/\/\]\]>)\s*$/g, ''));
+  } catch {
+    // Broken JSON-LD is as good as none.
+    return undefined;
+  }
+}
+
+function collectThings(value: unknown, found: Thing[]): void {
+  const stack = [value];
+  for (let seen = 0; stack.length > 0 && seen < maxThings; seen += 1) {
+    const next = stack.shift();
+    if (Array.isArray(next)) stack.push(...next.slice(0, maxThings));
+    else if (typeof next === 'object' && next !== null) {
+      const thing = next as Thing;
+      const types = [thing['@type']].flat().filter((one) => typeof one === 'string');
+      if (types.some((one) => organisations.test(one.replace(/^.*[/#]/, '')))) found.push(thing);
+      for (const key of ['@graph', 'publisher', 'mainEntity', 'brand', 'about']) if (thing[key] !== undefined) stack.push(thing[key]);
+    }
+  }
+}
+
+/** Links of the header that lead home: there a name or a logo stands. */
+function homeLinks({ all }: Page, url: URL): Element[] {
+  const isHome = (element: Element) => {
+    const href = element.get('href').trim();
+    if (/^(#top|#page-top|#home|\.?\/|index\.html?)$/.test(href)) return true;
+    if (href === '' || href.startsWith('#') || !URL.canParse(href, url.href)) return false;
+    const target = new URL(href, url);
+    return target.host === url.host && (target.pathname === '/' || target.pathname === url.pathname || /^\/[a-z]{2}(-[a-z]{2})?\/?$/i.test(target.pathname));
+  };
+  const scored = all
+    .filter((one) => (one.tag === 'a' || isNamedLogo(one)) && !isForeign(one) && closest(one, ({ tag }) => tag === 'footer') === undefined)
+    .map((element) => {
+      const inHeader = closest(element, isPageHeader) !== undefined;
+      const named = closest(element, (one) => isNamedLogo(one)) !== undefined;
+      const home = element.tag === 'a' && isHome(element);
+      return { element, score: (named ? 4 : 0) + (inHeader ? 2 : 0) + (home ? 1.5 : 0) };
+    })
+    .filter(({ score }) => score >= 3.5);
+  return scored.sort((a, b) => b.score - a.score || a.element.order - b.element.order).slice(0, 8).map(({ element }) => element);
+}
+
+const isNamedLogo = ({ classes, attributes, tag }: Element) =>
+  tag !== 'body' && tag !== 'html' && [...classes, attributes.get('id') ?? ''].some((one) => /(^|[-_]|__|nav|site|header)(brand|logo|logotype|wordmark|site-?title|site-?name)([-_]|$|link|text|img|image)/i.test(one) && !/logos|brands|partner|client|customer|sponsor/i.test(one));
+
+function findName(page: Page, url: URL, things: Thing[], links: Element[]): Found | undefined {
+  const title = titleOf(page);
+  const parts = title.split(/\s+[|–—·•:»/-]\s+|\s*[|｜»•·]\s*|:\s+|\s+–\s*/).map(tidy).filter((one) => one !== '');
+  const candidates: Found[] = [
+    ...things.map(({ name }) => ({ value: typeof name === 'string' ? name : '', from: 'JSON-LD' })),
+    { value: metaOf(page, 'og:site_name'), from: 'og:site_name' },
+    { value: metaOf(page, 'application-name', 'apple-mobile-web-app-title'), from: 'application-name' },
+    ...links.flatMap((link) => namesOf(link)),
+  ];
+  const host = hostWords(url);
+  const part = parts.find((one) => sameWord(one, host));
+  if (part !== undefined) candidates.push({ value: part, from: 'title and host' });
+  if (parts.length > 0) candidates.push({ value: [...parts].sort((a, b) => a.length - b.length)[0] ?? '', from: 'title' });
+  for (const { value, from } of candidates) {
+    const name = cleanName(value);
+    if (name !== '' && name.length <= maxNameChars && !meaningless.test(name)) return { value: name, from };
+  }
+  return undefined;
+}
+
+const meaningless = /^(home|homepage|start|startseite|ホーム|index|untitled|website|my site|logo|menu|navigation|toggle navigation|brand|document|welcome|willkommen|page|site|skip to .*|http.*)$/i;
+
+function namesOf(link: Element): Found[] {
+  const images = [...descendants(link)].filter(({ tag }) => tag === 'img' || tag === 'svg');
+  const alts = [link, ...images].map((one) => one.get('alt') || (one.tag === 'svg' ? one.get('aria-label') || titleIn(one) : ''));
+  const text = textOf(link, ({ classes }) => !classes.some((one) => /sr-only|visually-hidden|badge|version|tooltip/.test(one)), 120);
+  const found = [
+    { value: text, from: 'header link' },
+    ...alts.map((value) => ({ value, from: 'logo alt' })),
+  ];
+  if (/home|logo|start/i.test(link.get('aria-label'))) found.push({ value: link.get('aria-label'), from: 'logo alt' });
+  return found.filter(({ value }) => value !== '');
+}
+
+const titleIn = (svg: Element) => {
+  const title = svg.elements.find(({ tag }) => tag === 'title');
+  return title ? textOf(title) : '';
+};
+
+function cleanName(text: string): string {
+  return tidy(text)
+    .replace(/^(?:the\s+)?logo\s*(?:of|von|de)?[\s:–-]+/i, '')
+    .replace(/[\s–-]+(?:logo(?:type)?|ロゴ|homepage|home ?page|startseite|home)$/i, '')
+    .replace(/のロゴ$/, '')
+    .replace(/\s+(?:by|von|powered by)\s+\p{L}.*$/iu, '')
+    .replace(/[\s,.:;|·–—-]+$/, '')
+    .replace(/^[\s,.:;|·–—-]+/, '')
+    .trim();
+}
+
+const hostWords = ({ hostname }: URL) => hostname.replace(/^www\./, '').split('.')[0] ?? '';
+const sameWord = (text: string, host: string) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '') === host.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
+
+type Known = { things: Thing[]; links: Element[]; name: string };
+
+function findLogo(page: Page, url: URL, { things, links, name }: Known, styles: Styles): Found | undefined {
+  for (const { logo } of things) {
+    const text = typeof logo === 'string' ? logo : typeof logo === 'object' && logo !== null ? ((logo as Thing)['url'] ?? (logo as Thing)['contentUrl']) : undefined;
+    const address = typeof text === 'string' ? absolute(text, url) : undefined;
+    if (address) return { value: address, from: 'JSON-LD' };
+  }
+  for (const link of links) {
+    const image = imageIn(link, url, styles);
+    if (image) return image;
+  }
+  return namedImage(page, url, name) ?? iconOf(page, url);
+}
+
+/** The image of a link, or its inline SVG as a data URL. */
+function imageIn(link: Element, url: URL, styles: Styles): Found | undefined {
+  for (const element of [link, ...descendants(link)]) {
+    if (!styles.of(element).isShown) continue;
+    const address = element.tag === 'img' ? sourceOf(element, url) : undefined;
+    if (address) return { value: address, from: 'header image' };
+    const isWhole = element.tag === 'svg' && !/icon|chevron|arrow|menu|caret/i.test(element.get('class'));
+    const data = isWhole ? asDataUrl(element, styles.of(element).color.hex) : undefined;
+    if (data) return { value: data, from: 'header svg' };
+    const background = /url\(\s*["']?([^"')]+)/.exec(styles.of(element).value('background-image') ?? '')?.[1];
+    const named = background !== undefined && /logo|brand/i.test(`${background} ${element.get('class')}`);
+    const picture = named ? absolute(background, url) : undefined;
+    if (picture) return { value: picture, from: 'header background' };
+  }
+  return undefined;
+}
+
+function sourceOf(element: Element, url: URL): string | undefined {
+  const sources = [element.get('src'), element.get('data-src'), element.get('data-lazy-src'), (element.get('srcset').split(/\s/)[0] ?? '')];
+  const source = sources.find((one) => one !== '' && !/^data:image\/(gif|svg\+xml;base64,PHN2ZyB4bWxucz0naHR0|png;base64,.{0,120}$)/.test(one));
+  return source === undefined ? undefined : absolute(source, url);
+}
+
+/** Outside of the header a logo is the site's own when its name is there too. */
+function namedImage({ all }: Page, url: URL, name: string): Found | undefined {
+  const [word = ''] = name.toLowerCase().split(/[^\p{L}\p{N}]+/u);
+  const named = all.filter(
+    (one) =>
+      one.tag === 'img' &&
+      /logo|brand|wordmark/i.test(`${one.get('src')} ${one.get('alt')} ${one.get('class')} ${one.get('id')}`) &&
+      closest(one, (above) => /logos|partner|client|customer|sponsor|brands|trusted|footer|testimonial/i.test(`${above.get('class')} ${above.get('id')}`) || above.tag === 'footer') === undefined &&
+      !isForeign(one),
+  );
+  const inHeader = named.find((one) => closest(one, isPageHeader) !== undefined);
+  const image = inHeader ?? named.find((one) => word.length >= 3 && `${one.get('src')} ${one.get('alt')}`.toLowerCase().includes(word));
+  const address = image && sourceOf(image, url);
+  return address ? { value: address, from: inHeader ? 'header image' : 'image' } : undefined;
+}
+
+/** Icons: the one for home screens, a vector, the largest. */
+function iconOf({ all }: Page, url: URL): Found | undefined {
+  const icons = all
+    .filter(({ tag, attributes }) => tag === 'link' && /(^|\s)(shortcut icon|icon|apple-touch-icon(-precomposed)?|fluid-icon)(\s|$)/i.test(attributes.get('rel') ?? ''))
+    .map((element) => {
+      const rel = element.get('rel').toLowerCase();
+      const size = Number.parseInt(element.get('sizes'), 10) || (rel.includes('apple') ? 180 : 16);
+      const isVector = /svg/.test(element.get('type')) || /\.svg(\?|$)/i.test(element.get('href'));
+      return { address: absolute(element.get('href'), url), score: isVector ? 1_000 : size };
+    })
+    .sort((a, b) => b.score - a.score);
+  const address = icons.find((one) => one.address !== undefined)?.address;
+  return address === undefined ? undefined : { value: address, from: 'icon' };
+}
+
+/** An address that fits the result. Undefined for a broken or a too long one. */
+function absolute(text: string, url: URL): string | undefined {
+  const trimmed = text.trim();
+  if (trimmed === '' || trimmed === '#' || !URL.canParse(trimmed, url.href)) return undefined;
+  const { href, protocol } = new URL(trimmed, url);
+  const isUsable = /^https?:$/.test(protocol) || /^data:image\//i.test(href);
+  return isUsable && href.length <= limits.brandTextMaxChars ? href : undefined;
+}
+
+const maxSvgElements = 60;
+
+function asDataUrl(svg: Element, color: string): string | undefined {
+  const all = [...descendants(svg)];
+  if (all.length === 0 || all.length > maxSvgElements || all.some(({ tag }) => /^(script|foreignobject|use|image|a|style|animate|set)$/i.test(tag))) return undefined;
+  const text = serialise(svg, color);
+  const address = `data:image/svg+xml,${encodeURIComponent(text)}`;
+  return address.length <= limits.brandTextMaxChars ? address : undefined;
+}
+
+/** Elements and the attributes that draw: nothing that runs or loads. */
+function serialise(element: Element, color: string): string {
+  const attributes = [...element.attributes]
+    .filter(([name, value]) => !/^(on|class|style|id|data-|aria-|href|xlink|role|focusable)/i.test(name) && !/url\s*\(\s*(?!#)/i.test(value))
+    .map(([name, value]) => ` ${name}="${escaped(value.replace(/currentcolor/gi, color))}"`);
+  const space = element.tag === 'svg' && !element.attributes.has('xmlns') ? ' xmlns="http://www.w3.org/2000/svg"' : '';
+  const inside = element.children.map((one) => (one instanceof Element ? serialise(one, color) : escaped(one.text.trim())));
+  return `<${element.tag}${space}${attributes.join('')}>${inside.join('')}</${element.tag}>`;
+}
+
+const escaped = (text: string) => text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/"/g, '&quot;');

@@ -1,0 +1,139 @@
+/** How a site speaks: tagline, calls to action, tone, audience. Rules that can be read, no opinions. */
+import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
+import { closest, descendants, type Element, tidy } from './dom.ts';
+import { isFooter, isPageHeader } from './look.ts';
+import { linesOf, type Outline } from './outline.ts';
+
+export type Messaging = DeepCrawlResult['messaging'];
+
+/** The sentence a site opens with. */
+export function readTagline({ content, text, isShown }: Outline, name: string, title: string): string {
+  const headings = content.filter(({ tag }) => tag === 'h1' || tag === 'h2').slice(0, 4);
+  for (const heading of headings) {
+    const own = text(heading, 300);
+    const isLabel = isLabelled(own, title) || !isSentence(own, name);
+    const next = isLabel ? sentenceAfter(heading, { text, isShown }, name) : own;
+    if (next !== undefined) return next;
+    if (isSentence(own, name)) return own;
+  }
+  const parts = title.split(/\s+[|–—·•-]\s+|:\s+|｜/).map(tidy).filter((one) => isSentence(one, name));
+  const longest = parts.sort((a, b) => b.length - a.length)[0];
+  return longest ?? '';
+}
+
+/** Whether a heading is only what the title calls the page. */
+function isLabelled(heading: string, title: string): boolean {
+  const plain = (one: string) => one.toLowerCase().replace(/[.!]+$/, '');
+  return heading.split(' ').length <= 3 && plain(title).split(/\s+[|–—·•-]\s+|:\s+/).includes(plain(heading));
+}
+
+const greetings = /^(home|welcome|willkommen|start|startseite|ホーム|hello|hi)[.!]?$/i;
+
+function isSentence(text: string, name: string): boolean {
+  const isName = text.toLowerCase() === name.toLowerCase() || greetings.test(text);
+  const words = text.split(/\s+/).length;
+  return !isName && text.length >= 4 && text.length <= 220 && (words > 1 || /[\u3040-\u9fff]/.test(text));
+}
+
+/** What stands right below a heading that is only the name. */
+function sentenceAfter(heading: Element, outline: Pick<Outline, 'text' | 'isShown'>, name: string): string | undefined {
+  const around = heading.parent;
+  if (!around) return undefined;
+  const lines = linesOf(around, outline);
+  const own = outline.text(heading, 300);
+  const at = lines.findIndex(({ text }) => text === own);
+  return lines.slice(at + 1, at + 4).map(({ text }) => text).find((text) => isSentence(text, name) && text.length <= 160);
+}
+
+/** The paragraph that explains the opening. */
+export function readLead({ content, text }: Outline): string {
+  const from = content.findIndex(({ tag }) => tag === 'h1');
+  const paragraph = content.slice(Math.max(0, from)).find((one) => one.tag === 'p' && text(one, 600).length >= 40);
+  return paragraph ? text(paragraph, 600) : '';
+}
+
+const maxCtas = 12;
+
+/** What visitors are asked to do, in the order of the page. */
+export function readCtas({ page, isShown, text, content }: Outline, isButton: (element: Element) => boolean): string[] {
+  const inContent = new Set(content);
+  const found: string[] = [];
+  for (const element of page.all) {
+    if (found.length >= maxCtas) break;
+    const isClickable = element.tag === 'a' || element.tag === 'button' || (element.tag === 'input' && /^(submit|button)$/.test(element.get('type')));
+    if (!isClickable || !isShown(element) || !isButton(element)) continue;
+    if (!inContent.has(element) && (isFooter(element) || closest(element, isPageHeader) === undefined || closest(element, isFooter) !== undefined)) continue;
+    const label = element.tag === 'input' ? tidy(element.get('value')) : text(element, 80);
+    if (isCall(label) && !isControl(element) && !found.some((one) => one.toLowerCase() === label.toLowerCase())) found.push(label);
+  }
+  return found;
+}
+
+const noCalls = /^(menu|close|search|toggle.*|previous|next|back|suche|schließen|メニュー|閉じる|検索|x|×|ok|copy|submit query|\d+|«|»|‹|›)$/i;
+const isCall = (label: string) => label.length >= 2 && label.length <= 48 && /\p{L}/u.test(label) && !noCalls.test(label);
+
+function isControl(element: Element): boolean {
+  return closest(element, (one) => /toggler|carousel|dropdown|pagination|accordion|tablist|close|cookie|social|page-link|filter|code/i.test(one.get('class')) && one.tag !== 'body' && one.tag !== 'html' && one.depth > element.depth - 3) !== undefined || element.attributes.has('aria-expanded');
+}
+
+type Material = { text: string; features: readonly { title: string }[]; headings: readonly string[]; hasCode: boolean; hasShop: boolean };
+
+/** Strings of a site put together to what it promises, to whom, and how. Empty where nothing speaks for an answer. */
+export function readMessaging(material: Material, ctas: string[]): Messaging {
+  return {
+    tone: toneOf(material),
+    targetAudience: audienceOf(material),
+    valueProps: valuesOf(material),
+    ctas,
+  };
+}
+
+function valuesOf({ features, headings }: Material): string[] {
+  const titles = features.map(({ title }) => title);
+  return [...new Set(titles.length > 0 ? titles : headings)].slice(0, 6);
+}
+
+const tones: [tone: string, sign: RegExp][] = [
+  ['technical', /\b(api|sdk|cli|npm|open[- ]source|framework|deploy|kubernetes|typescript|javascript|plugin|library|css|html|components?|ライブラリ|開発者)\b|オープンソース/giu],
+  ['playful', /!|\b(fun|love|awesome|happy|hey|yay|magic|wow|oops|lust|spaß|cool|amazing|delight(?:ful)?)\b|[😀-🙏🎉🚀✨]|楽し/giu],
+  ['luxurious', /\b(exclusive|luxury|bespoke|exquisite|timeless|elegant|exklusiv|zeitlos|elegan\w*|feinste[nrs]?)\b|上質|贅沢/giu],
+  ['formal', /\b(solutions?|enterprise|compliance|professional|consult\w*|clients|expertise|corporate|industry|unternehmen|lösungen|beratung|ihnen|ihre[mnrs]?)\b|ございます|いたします|弊社|ソリューション/giu],
+  ['warm', /\b(family|together|care|community|home|handmade|welcome|local|friendly|cozy|familie|gemeinsam|herzlich\w*|liebe)\b|家族|心を込めて|あたたか/giu],
+];
+
+/** The tone with most signs per character, when it has enough of them. */
+function toneOf({ text }: Material): string {
+  const sample = text.slice(0, 20_000);
+  const counts = tones.map(([tone, sign]) => ({ tone, count: (sample.match(sign) ?? []).length }));
+  const [first] = counts.sort((a, b) => b.count - a.count);
+  if (sample.length < 80) return '';
+  return first && first.count >= 2 && first.count / sample.length > 0.0008 ? first.tone : 'neutral';
+}
+
+const audiences = [
+  /\bfor\s+((?:[\p{L}-]+\s){0,2}(?:developers|designers|teams|startups|businesses|companies|creators|agencies|students|teachers|engineers|marketers|freelancers|families|professionals|people|founders|enterprises|makers|writers|educators|parents|artists|photographers|gamers|everyone))\b/iu,
+  /\bfür\s+((?:[\p{L}-]+\s){0,2}(?:Entwickler|Teams|Unternehmen|Familien|Handwerker|Selbstständige|Agenturen|Schulen|Vereine|Betriebe|Kinder|Kunden|Gastronomen|Profis|Einsteiger)(?:innen)?)/u,
+  /([\u3040-\u30ff\u4e00-\u9fffー]{2,12}?)(?:のための|向けの|向け|に最適)/u,
+];
+
+function audienceOf({ text, hasCode, hasShop }: Material): string {
+  for (const sign of audiences) {
+    const match = sign.exec(text.slice(0, 20_000))?.[1];
+    if (match !== undefined) return tidy(match.replace(/^(?:the|all|our|your|alle)\s+/i, ''));
+  }
+  if (hasCode) return 'developers';
+  return hasShop ? 'shoppers' : '';
+}
+
+/** Headings that could be promises. */
+export function headingsOf({ content, text }: Outline): string[] {
+  return content.filter(({ tag }) => tag === 'h2').map((one) => text(one, 120)).filter((one) => one.length >= 6).slice(0, 6);
+}
+
+/** Whether an element is a button by name; pages that were read without their styles have nothing else. */
+export function isNamedButton(element: Element): boolean {
+  if (element.tag !== 'a') return true;
+  if (element.get('role') === 'button') return true;
+  if (element.classes.some((one) => /(^|[-_])(btn|button|cta)([-_]|$)/i.test(one))) return true;
+  return [...descendants(element)].length === 1 && element.elements[0]?.tag === 'button';
+}

@@ -1,0 +1,119 @@
+/** The structure of a page's content: groups of siblings that repeat, and what each of them holds. */
+import { closest, descendants, type Element, type Page, textOf } from './dom.ts';
+import { isFooter, isPageHeader } from './look.ts';
+import { isForeign } from './style.ts';
+
+export type Item = {
+  element: Element;
+  heading: Element | undefined;
+  /** Text of the heading, or of what stands in its place. */
+  title: string;
+  /** The whole text. */
+  text: string;
+};
+
+export type Group = { parent: Element; items: Item[]; section: Element | undefined };
+
+export type Outline = {
+  page: Page;
+  isShown(element: Element): boolean;
+  text(element: Element, maxLength?: number): string;
+  /** Outermost first, in the order of the document. */
+  groups: readonly Group[];
+  /** Elements of the content: not of header, footer, navigation and foreign things. */
+  content: readonly Element[];
+};
+
+const maxGroups = 200;
+const maxItems = 40;
+const itemTags = new Set(['div', 'li', 'article', 'section', 'a', 'figure', 'blockquote', 'td', 'details', 'dl', 'tr', 'app-card']);
+
+export function outline(page: Page, isShown: (element: Element) => boolean): Outline {
+  const text = (element: Element, maxLength = 2_000) => textOf(element, isShown, maxLength);
+  const content = page.all.filter((one) => one.depth > 2 && isShown(one) && isContent(one));
+  const groups: Group[] = [];
+  for (const parent of content) {
+    if (groups.length >= maxGroups) break;
+    const items = repeated(parent).filter(isShown).slice(0, maxItems);
+    if (items.length < 2) continue;
+    const section = closest(parent, ({ tag }) => tag === 'section' || tag === 'main' || tag === 'body');
+    groups.push({ parent, section, items: items.map((element) => itemOf(element, text)) });
+  }
+  return { page, isShown, text, groups, content };
+}
+
+const contentMemo = new WeakMap<Element, boolean>();
+
+function isContent(element: Element): boolean {
+  const known = contentMemo.get(element);
+  if (known !== undefined) return known;
+  const above = element.parent && element.parent.tag !== 'html' ? isContent(element.parent) : true;
+  const isContentOne = above && !isApart(element);
+  contentMemo.set(element, isContentOne);
+  return isContentOne;
+}
+
+/** Header and navigation; a header with the page's first heading belongs to the content. */
+function isApart(element: Element): boolean {
+  if (isForeign(element) || /^(script|style|template|noscript|nav|dialog)$/.test(element.tag)) return true;
+  if (isFooter(element) && element.tag !== 'blockquote' && closest(element.parent, ({ tag }) => tag === 'blockquote' || tag === 'article' || tag === 'figure') === undefined)
+    return !/card-footer/.test(element.get('class'));
+  if (/(^|\s)(modal|offcanvas|sidebar|breadcrumb|pagination|dropdown-menu)(\s|$)/.test(element.get('class'))) return true;
+  if (!isPageHeader(element)) return false;
+  for (const one of descendants(element)) if (one.tag === 'h1') return false;
+  return true;
+}
+
+/** Children of the commonest kind: the same tag with the same first levels inside. */
+function repeated(parent: Element): Element[] {
+  const children = parent.elements.filter(({ tag }) => itemTags.has(tag));
+  if (children.length < 2) return [];
+  const kinds = new Map<string, Element[]>();
+  for (const child of children) {
+    const kind = child.tag;
+    const known = kinds.get(kind);
+    if (known) known.push(child);
+    else kinds.set(kind, [child]);
+  }
+  return [...kinds.values()].sort((a, b) => b.length - a.length)[0] ?? [];
+}
+
+const titleNames = /(^|[-_])(title|heading|name|headline|plan-name|label)([-_]|$)/i;
+
+function itemOf(element: Element, text: (one: Element) => string): Item {
+  const inside = [...descendants(element)].slice(0, 200);
+  const heading =
+    inside.find(({ tag }) => /^h[1-6]$/.test(tag)) ??
+    inside.find((one) => one.tag === 'summary' || one.classes.some((name) => titleNames.test(name))) ??
+    inside.find(({ tag }) => tag === 'strong' || tag === 'b' || tag === 'dt');
+  return { element, heading, title: heading ? text(heading).slice(0, 200) : '', text: text(element) };
+}
+
+/** Texts of the smallest blocks of an element, in their order: what stands on lines of its own. */
+export function linesOf(element: Element, { text, isShown }: Pick<Outline, 'text' | 'isShown'>): { element: Element; text: string }[] {
+  const lines: { element: Element; text: string }[] = [];
+  const visit = (one: Element, depth: number): void => {
+    if (!isShown(one) || lines.length >= maxLines) return;
+    const blocks = one.elements.filter(isBlock);
+    if (blocks.length === 0 || depth > 40) {
+      const own = text(one, 1_000);
+      if (own !== '') lines.push({ element: one, text: own });
+      return;
+    }
+    const loose = looseText(one);
+    if (loose !== '') lines.push({ element: one, text: loose });
+    for (const block of one.elements) visit(block, depth + 1);
+  };
+  visit(element, 0);
+  return lines;
+}
+
+const maxLines = 60;
+const inline = /^(a|abbr|b|bdi|cite|code|em|i|img|kbd|mark|q|s|del|ins|small|span|strong|sub|sup|time|u|br|svg|wbr|data|font|ruby|rt|rb|rp)$/;
+const isBlock = ({ tag, elements }: Element): boolean => !inline.test(tag) || elements.some(({ tag: inner }) => !inline.test(inner));
+
+/** Text that stands beside blocks. */
+function looseText(element: Element): string {
+  const whole = element.children.filter((one) => !('tag' in one)).map((one) => ('text' in one ? one.text : '')).join(' ').replace(/\s+/g, ' ').trim();
+  return whole.length > 1 ? whole.slice(0, 1_000) : '';
+}

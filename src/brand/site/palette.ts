@@ -1,0 +1,330 @@
+/**
+ * The five colours of a page. Every element that shows a colour votes for it, with the weight of its role and place;
+ * colours that look alike are one; grey loses against colour.
+ */
+import { between, chromaOf, Color, contrastOf, distance, isDark, lightnessOf, parseColor, white } from './color.ts';
+import { closest, type Element, textOf } from './dom.ts';
+import type { Look, Seen } from './look.ts';
+
+export type Evidence = { role: string; weight: number; hex: string };
+
+export type Palette = {
+  primary: Color;
+  secondary: Color;
+  accent: Color;
+  background: Color;
+  foreground: Color;
+  /** Whether the page itself shows a brand colour; otherwise it is made of background and text. */
+  isFound: boolean;
+  /** What spoke for the primary colour, strongest first. */
+  evidence: Evidence[];
+};
+
+type Role = 'button' | 'outline' | 'link' | 'section' | 'header' | 'heading' | 'theme' | 'variable' | 'shape' | 'logo';
+
+/** What one vote of a role weighs, and how much all of a role may weigh together. */
+const weights: Record<Role, { one: number; most: number }> = {
+  button: { one: 6, most: 22 },
+  outline: { one: 2.5, most: 8 },
+  link: { one: 1.2, most: 6 },
+  section: { one: 4, most: 10 },
+  header: { one: 3, most: 6 },
+  heading: { one: 2.5, most: 5 },
+  theme: { one: 4, most: 4 },
+  variable: { one: 5, most: 9 },
+  shape: { one: 1, most: 5 },
+  logo: { one: 3, most: 6 },
+};
+
+/** Looks the same, CIEDE2000. */
+const sameBelow = 6;
+/** Clearly another colour. */
+const otherAbove = 14;
+
+export function readPalette(look: Look): Palette {
+  const background = findBackground(look);
+  const foreground = findForeground(look, background);
+  const ballot = new Ballot(background, foreground);
+  for (const one of look.seen) voteOf(one, look, ballot);
+  voteOfMeta(look, ballot);
+  voteOfVariables(look, ballot);
+  const clusters = ballot.results();
+  const [first] = clusters;
+  const isFound = first !== undefined && first.score >= minScore;
+  const primary = isFound ? first.color : foreground;
+  const rest = clusters.filter(
+    ({ color, score }) => score >= minScore / 2 && distance(color, primary) > otherAbove && distance(color, background) > sameBelow,
+  );
+  const secondary = ballot.named('secondary', primary, background) ?? rest[0]?.color ?? between(primary, background, 0.4);
+  const third = rest.find(({ color }) => distance(color, secondary) > otherAbove)?.color;
+  const accent = ballot.named('accent', primary, background) ?? third ?? (rest[0] ? secondary : primary);
+  return { primary, secondary, accent, background, foreground, isFound, evidence: first?.evidence ?? [] };
+}
+
+const minScore = 0.8;
+
+/** The ground that most text stands on; the body's when it is close. */
+function findBackground({ seen, page, styles, chars }: Look): Color {
+  const canvas = page.body ? styles.of(page.body).ground : white;
+  const grounds = new Map<string, { color: Color; chars: number }>();
+  for (const { style, ownChars, part } of seen) {
+    if (ownChars === 0 || part === 'code' || part === 'footer') continue;
+    const { hex } = style.ground;
+    const known = grounds.get(hex) ?? { color: style.ground, chars: 0 };
+    known.chars += ownChars;
+    grounds.set(hex, known);
+  }
+  const [most] = [...grounds.values()].sort((a, b) => b.chars - a.chars || a.color.hex.localeCompare(b.color.hex));
+  if (!most || most.color.hex === canvas.hex) return canvas;
+  const onCanvas = grounds.get(canvas.hex)?.chars ?? 0;
+  // Cards and bands cover a part of the page; a wrapper covers it.
+  const isWrapper = most.chars > chars * 0.55 && onCanvas < chars * 0.12;
+  return isWrapper && chromaOf(most.color) < 0.12 ? most.color : canvas;
+}
+
+/** The colour that the page's text has by itself, unless hardly any text has it. */
+function findForeground({ seen, page, styles }: Look, background: Color): Color {
+  const counts = new Map<string, { color: Color; chars: number }>();
+  let total = 0;
+  for (const { style, ownChars, part, element } of seen) {
+    if (ownChars === 0 || part === 'code' || element.tag === 'a' || distance(style.ground, background) > sameBelow) continue;
+    const color = style.textColor;
+    const known = counts.get(color.hex) ?? { color, chars: 0 };
+    const share = /^(p|li|h[1-6]|body|main|div|td|dd|blockquote)$/.test(element.tag) ? 1 : 0.6;
+    known.chars += ownChars * share;
+    total += ownChars * share;
+    counts.set(color.hex, known);
+  }
+  const own = page.body ? styles.of(page.body).textColor : undefined;
+  const used = own ? (counts.get(own.hex)?.chars ?? 0) : 0;
+  if (own && contrastOf(own, background) > 2.5 && (used > 0 || total === 0)) return own;
+  const [most] = [...counts.values()]
+    .filter(({ color }) => contrastOf(color, background) > 2.5)
+    .sort((a, b) => b.chars - a.chars || a.color.hex.localeCompare(b.color.hex));
+  if (most) return most.color;
+  if (own && contrastOf(own, background) > 2.5) return own;
+  return isDark(background) ? white : new Color(17, 17, 17);
+}
+
+type Cluster = { color: Color; score: number; evidence: Evidence[] };
+
+/** Gathers votes and counts them. */
+class Ballot {
+  private readonly background: Color;
+  private readonly foreground: Color;
+  private readonly votes: { color: Color; role: Role; weight: number }[] = [];
+  private readonly names: { name: string; color: Color }[] = [];
+
+  constructor(background: Color, foreground: Color) {
+    this.background = background;
+    this.foreground = foreground;
+  }
+
+  vote(color: Color | undefined, role: Role, factor = 1): void {
+    if (!color || color.alpha < 0.3 || this.votes.length >= maxVotes) return;
+    const seen = color.alpha < 1 ? between(this.background, color, color.alpha) : color;
+    if (distance(seen, this.background) < sameBelow) return;
+    if (ofText.has(role) && distance(seen, this.foreground) < sameBelow) return;
+    this.votes.push({ color: seen, role, weight: weights[role].one * factor * colourfulness(seen) });
+  }
+
+  /** Remembers a colour that the site itself gives a name to. */
+  name(name: string, color: Color): void {
+    this.names.push({ name, color });
+  }
+
+  /** A named colour that something on the page also has. */
+  named(name: string, primary: Color, background: Color): Color | undefined {
+    return this.names.find(
+      (one) =>
+        one.name === name &&
+        distance(one.color, primary) > sameBelow &&
+        distance(one.color, background) > sameBelow &&
+        this.votes.some(({ color, role }) => wide.has(role) && distance(color, one.color) < sameBelow),
+    )?.color;
+  }
+
+  isSeen(color: Color): boolean {
+    return this.votes.some((one) => one.role !== 'variable' && distance(one.color, color) < sameBelow);
+  }
+
+  /** Clusters of colours that look alike, strongest first. */
+  results(): Cluster[] {
+    const exact = new Map<string, { color: Color; roles: Map<Role, number>; sum: number }>();
+    for (const { color, role, weight } of this.votes) {
+      const known = exact.get(color.hex) ?? { color, roles: new Map<Role, number>(), sum: 0 };
+      known.roles.set(role, (known.roles.get(role) ?? 0) + weight);
+      known.sum += weight;
+      exact.set(color.hex, known);
+    }
+    const sorted = [...exact.values()].sort((a, b) => b.sum - a.sum || a.color.hex.localeCompare(b.color.hex));
+    const clusters: { color: Color; roles: Map<Role, number> }[] = [];
+    for (const { color, roles } of sorted) {
+      const near = clusters.find((one) => distance(one.color, color) < sameBelow);
+      if (!near) clusters.push({ color, roles: new Map(roles) });
+      else for (const [role, sum] of roles) near.roles.set(role, (near.roles.get(role) ?? 0) + sum);
+    }
+    return clusters
+      .map(({ color, roles }) => {
+        const evidence = [...roles].map(([role, sum]) => ({
+          role,
+          weight: Math.min(sum, weights[role].most),
+          hex: color.hex,
+        }));
+        evidence.sort((a, b) => b.weight - a.weight || a.role.localeCompare(b.role));
+        return { color, score: evidence.reduce((sum, { weight }) => sum + weight, 0), evidence };
+      })
+      .sort((a, b) => b.score - a.score || a.color.hex.localeCompare(b.color.hex));
+  }
+}
+
+const maxVotes = 6_000;
+/** Where the colour of the text says nothing. */
+const ofText = new Set<Role>(['heading', 'link', 'shape', 'outline']);
+/** What a second colour has to be seen in, other than small print. */
+const wide = new Set<Role>(['button', 'section', 'header']);
+
+/** From 0.12 for grey to 1 for a plain colour; nearly black and nearly white count as grey. */
+function colourfulness(color: Color): number {
+  const lightness = lightnessOf(color);
+  const chroma = chromaOf(color) * (lightness > 0.93 || lightness < 0.2 ? 0.5 : 1);
+  return Math.min(1, Math.max(0.12, (chroma - 0.015) / 0.07));
+}
+
+const statusNames = /(^|[-_])(success|danger|error|warning|warn|info|alert|notice|invalid|valid|destructive|delete|positive|negative|toast)([-_]|$)/i;
+const otherBrands =
+  /facebook|twitter|instagram|google|linkedin|youtube|pinterest|whatsapp|github|gitlab|dribbble|tiktok|discord|slack|apple|paypal|visa|mastercard|stripe|telegram|reddit|snapchat|tumblr|vimeo|behance|xing|(^|[\s_-])line([\s_-]|$)/i;
+const secondaryNames = /(^|[-_])(secondary|light|dark|outline|ghost|link|text|default|neutral|white|black|subtle|tertiary)([-_]|$)/i;
+const primaryNames = /(^|[-_])(primary|cta|brand|main|action|hero)([-_]|$)/i;
+
+function isStatus(element: Element): boolean {
+  return closest(element, ({ classes }) => classes.some((one) => statusNames.test(one) && !/^(bg|text)-info$/.test(one) || /^alert/.test(one))) !== undefined;
+}
+
+function isOtherBrand({ classes, attributes }: Element): boolean {
+  return otherBrands.test(`${classes.join(' ')} ${attributes.get('aria-label') ?? ''} ${hostOf(attributes.get('href') ?? '')}`);
+}
+
+const hostOf = (href: string) => /^(?:https?:)?\/\/([^/]*)/i.exec(href)?.[1] ?? '';
+
+const partFactor = { header: 1.3, hero: 1.6, main: 1, footer: 0.4, code: 0 } as const;
+
+function voteOf(seen: Seen, look: Look, ballot: Ballot): void {
+  const { element, style, part } = seen;
+  const factor = partFactor[part];
+  if (factor === 0 || isStatus(element) || isOtherBrand(element)) return;
+  if (isButton(seen)) voteOfButton(seen, factor, ballot);
+  else if (element.tag === 'a' && seen.ownChars > 0) voteOfLink(seen, ballot);
+  else if (isBand(seen) || isPanel(seen)) voteOfBand(seen, look, ballot);
+  else voteOfSmall(seen, factor, ballot);
+  if (/^(h1|h2|h3)$/.test(closest(element, ({ tag }) => /^h[1-3]$/.test(tag))?.tag ?? '') && seen.ownChars > 0)
+    ballot.vote(style.textColor, 'heading', element.tag === 'span' || part === 'hero' ? 1 : 0.5);
+}
+
+/** Something to click that looks like it: filled, framed, or named so. */
+function isButton({ element, style, ownChars }: Seen): boolean {
+  const { tag } = element;
+  const isNamed = element.classes.some((one) => /(^|[-_])(btn|button|cta)([-_]|$)/i.test(one)) || element.get('role') === 'button';
+  if (tag === 'button') return ownChars > 0 || element.elements.length > 0;
+  if (tag === 'input') return /^(submit|button)$/.test(element.get('type'));
+  if (tag !== 'a' && !(isNamed && tag === 'span')) return false;
+  return isNamed || ((style.background.alpha > 0.5 || style.gradient.length > 0) && ownChars > 0 && ownChars < 40);
+}
+
+function voteOfButton({ element, style, part }: Seen, factor: number, ballot: Ballot): void {
+  const names = element.classes.join(' ');
+  if (/close|toggler|carousel|hamburger|dropdown-toggle|menu-toggle|tab|page-link/i.test(names) && !primaryNames.test(names)) return;
+  let share = factor;
+  if (primaryNames.test(names)) share *= 1.4;
+  else if (secondaryNames.test(names)) share *= 0.6;
+  const fill = style.gradient.find(({ alpha }) => alpha > 0.5) ?? (style.background.alpha > 0.3 ? style.ground : undefined);
+  const isDefault = element.tag === 'button' && fill?.hex === '#efefef';
+  if (fill && !isDefault) ballot.vote(fill, 'button', share);
+  else {
+    ballot.vote(style.border, 'outline', share);
+    ballot.vote(style.textColor, 'link', part === 'header' ? 0.3 : 1);
+  }
+}
+
+function voteOfLink({ element, style, part, ownChars }: Seen, ballot: Ballot): void {
+  const isPlain = element.get('href') !== '' && style.color.hex === '#0000ee';
+  if (isPlain) return;
+  const share = { header: 0.35, hero: 1, main: 1, footer: 0.3, code: 0 }[part];
+  ballot.vote(style.textColor, 'link', share * Math.min(1, ownChars / 8));
+}
+
+/** A wide part of the page. */
+function isBand({ element, style }: Seen): boolean {
+  if (style.background.alpha < 0.3 && style.gradient.length === 0) return false;
+  return /^(section|header|footer|nav|main|aside|article)$/.test(element.tag) || /section|hero|banner|jumbotron|masthead|navbar|header|callout|footer|cta/i.test(element.get('class'));
+}
+
+/** A card or another part that is filled with a colour and has something to say. */
+function isPanel({ element, style, ownChars }: Seen): boolean {
+  if (style.background.alpha < 0.9 || ownChars > 0 || element.elements.length === 0) return false;
+  return chromaOf(style.background) > 0.08 && textOf(element, undefined, 100).length >= 60;
+}
+
+function voteOfBand({ element, style, part }: Seen, { chars }: Look, ballot: Ballot): void {
+  const text = textOf(element, undefined, 2_000).length;
+  const share = Math.min(1, 0.35 + text / Math.max(chars, 400));
+  const role = part === 'header' ? 'header' : 'section';
+  const gradient = style.gradient.filter(({ alpha }) => alpha > 0.5);
+  const colors = gradient.length > 0 ? gradient.slice(0, 2) : [style.ground];
+  for (const color of colors) {
+    // Pale bands set things apart; they are nobody's colour.
+    const pale = lightnessOf(color) > 0.9 ? 0.2 : 1;
+    ballot.vote(color, role, share * pale * (part === 'footer' ? 0.5 : 1) / colors.length);
+  }
+}
+
+function voteOfSmall({ element, style, ownChars }: Seen, factor: number, ballot: Ballot): void {
+  const { namespace } = element;
+  if (/svg$/.test(namespace)) {
+    const fill = style.value('fill') ?? '';
+    const isLogo = closest(element, ({ classes, tag }) => tag === 'a' && classes.some((one) => /logo|brand/i.test(one))) !== undefined;
+    const color = fill === '' || fill === 'none' ? undefined : parseColor(fill, style.color);
+    ballot.vote(color, isLogo ? 'logo' : 'shape', isLogo ? 1 : 0.3 * factor);
+    return;
+  }
+  if (style.background.alpha > 0.3 && element.tag !== 'body' && element.tag !== 'html') ballot.vote(style.ground, 'shape', 0.6 * factor);
+  const isInParagraph = ownChars > 0 && element.parent !== null;
+  if (isInParagraph && chromaOf(style.color) > 0.06) ballot.vote(style.textColor, 'shape', 0.5 * factor);
+  const isIcon = element.tag === 'i' && element.classes.length > 0;
+  if (isIcon) ballot.vote(style.textColor, 'shape', 0.7 * factor);
+  if (element.classes.some((one) => /logo|brand/i.test(one)) && ownChars > 0) ballot.vote(style.textColor, 'logo', 0.7);
+}
+
+function voteOfMeta({ page }: Look, ballot: Ballot): void {
+  for (const element of page.all) {
+    if (element.tag !== 'meta') continue;
+    const name = element.get('name').toLowerCase();
+    const isTheme = name === 'theme-color' && !/dark/.test(element.get('media'));
+    if (!isTheme && name !== 'msapplication-tilecolor') continue;
+    ballot.vote(parseColor(element.get('content')), 'theme', isTheme ? 1 : 0.3);
+  }
+}
+
+/** Frameworks define colours that no element shows: a name alone says little. */
+function voteOfVariables({ page, styles }: Look, ballot: Ballot): void {
+  const tops = [page.all.find(({ tag }) => tag === 'html'), page.body].filter((one) => one !== undefined);
+  for (const top of tops) {
+    const style = styles.of(top);
+    for (const name of style.variableNames) {
+      const [, role = ''] = /^--(?:[a-z]{1,12}-){0,2}(primary|secondary|accent|brand)(?:-color|-500|-600|-base|-main|-default)?$/i.exec(name) ?? [];
+      const color = role === '' ? undefined : colorOfVariable(style.variable(name) ?? '');
+      if (!color || color.alpha < 0.9) continue;
+      const kind = role.toLowerCase();
+      ballot.name(kind === 'brand' ? 'primary' : kind, color);
+      if (kind === 'primary' || kind === 'brand') ballot.vote(color, 'variable', ballot.isSeen(color) ? 1 : 0.1);
+      else ballot.vote(color, 'variable', ballot.isSeen(color) ? 0.25 : 0.02);
+    }
+  }
+}
+
+/** `221 83% 53%` is how some frameworks keep an HSL colour. */
+function colorOfVariable(value: string): Color | undefined {
+  if (/^[\d.]+(deg)?\s+[\d.]+%\s+[\d.]+%$/.test(value.trim())) return parseColor(`hsl(${value.trim()})`);
+  if (/^\d{1,3}[,\s]+\d{1,3}[,\s]+\d{1,3}$/.test(value.trim())) return parseColor(`rgb(${value.trim()})`);
+  return parseColor(value);
+}

@@ -1,0 +1,224 @@
+/**
+ * Reads web sites as a visitor with no browser would: fetches, parses, works out the styles of the home page, and
+ * tells what it is made of. Without running scripts. The same site gives the same answer, byte for byte.
+ */
+import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
+import { crawl as limits } from '../../../schemas/limits.ts';
+import type { Outbound } from '../../outbound/outbound.ts';
+import { CrawlError, type Crawler } from '../crawler.ts';
+import { type PageContent, readContent } from './content.ts';
+import { readDesign } from './design.ts';
+import { type Page, parsePage, textOf, tidy } from './dom.ts';
+import { createFetcher, type Document, type Fetcher, inParallel } from './fetch.ts';
+import { type Fonts, readFonts } from './fonts.ts';
+import { metaOf, readIdentity, titleOf } from './identity.ts';
+import { type Look, lookAt } from './look.ts';
+import { headingsOf, isNamedButton, readCtas, readLead, readMessaging, readTagline } from './messaging.ts';
+import { type Outline, outline } from './outline.ts';
+import { isHome, leadsOf, type Lead, pageUrl, rankOf, sortLeads, typeOfPage } from './pages.ts';
+import { type Palette, readPalette } from './palette.ts';
+import { createStyles } from './style.ts';
+
+export function createSiteCrawler(outbound: Pick<Outbound, 'request'>): Crawler {
+  return {
+    async detect(domain, signal) {
+      const { palette, fonts } = await readHome(createFetcher(outbound, signal), domain);
+      return { ...(hasColors(palette) ? { colors: hexes(palette) } : {}), ...(fonts ? { fonts } : {}) };
+    },
+
+    async deepCrawl(domain, signal) {
+      const startedMs = performance.now();
+      const fetcher = createFetcher(outbound, signal);
+      const home = await readHome(fetcher, domain);
+      const others = await readOthers(fetcher, home, () => limits.fetchMs - graceMs - (performance.now() - startedMs));
+      return toResult(home, others);
+    },
+  };
+}
+
+/** Before the end of the time for fetching no further page is begun. */
+const graceMs = 10_000;
+
+type Home = {
+  document: Document;
+  page: Page;
+  look: Look;
+  palette: Palette;
+  fonts: Fonts | undefined;
+};
+
+async function readHome(fetcher: Fetcher, domain: string): Promise<Home> {
+  const document = await fetcher.home(domain);
+  const page = parsePage(document.text);
+  if (isEmpty(page)) throw new CrawlError('the page is empty');
+  const styles = createStyles(await fetcher.sheets(page, document));
+  const look = lookAt(page, styles);
+  return { document, page, look, palette: readPalette(look), fonts: readFonts(look) };
+}
+
+/** Nothing to see, and nothing that would make something. */
+function isEmpty({ all, body }: Page): boolean {
+  const hasParts = all.some(({ tag }) => !/^(html|head|body|meta|title)$/.test(tag));
+  return !hasParts && (!body || textOf(body) === '') && all.every(({ tag }) => tag !== 'title');
+}
+
+/** A white page with black text and nothing else shows no colours. */
+function hasColors({ isFound, background, foreground }: Palette): boolean {
+  return isFound || background.hex !== '#ffffff' || foreground.hex !== '#000000';
+}
+
+const hexes = ({ primary, secondary, accent, background, foreground }: Palette) => ({
+  primary: primary.hex,
+  secondary: secondary.hex,
+  accent: accent.hex,
+  background: background.hex,
+  foreground: foreground.hex,
+});
+
+/** What is kept of a page when its tree is gone. */
+type Reading = {
+  url: URL;
+  title: string;
+  type: string;
+  content: PageContent;
+  ctas: string[];
+  text: string;
+  leads: Lead[];
+};
+
+const maxTextChars = 12_000;
+/** Rounds of pages that were found on the pages before. */
+const maxRounds = 3;
+
+async function readOthers(fetcher: Fetcher, home: Home, leftMs: () => number): Promise<Reading[]> {
+  const base = home.document.url;
+  const known = new Map<string, Lead>();
+  const add = (leads: readonly Lead[]) => {
+    for (const lead of leads) if (!known.has(lead.url)) known.set(lead.url, lead);
+  };
+  add(leadsOf(home.page, base));
+  add(leadsOfSitemap(await fetcher.sitemap(base), base));
+
+  const visited = new Set([pageUrl(base.href, base) ?? base.href]);
+  const texts = new Set([visibleText(home)]);
+  const readings: Reading[] = [];
+  for (let round = 0; round < maxRounds && readings.length < limits.maxPages - 1; round += 1) {
+    const wanted = sortLeads([...known.values()].filter(({ url }) => !visited.has(url) && !isHome(new URL(url))));
+    const next = wanted.slice(0, limits.maxPages - 1 - readings.length);
+    if (next.length === 0) break;
+    for (const { url } of next) visited.add(url);
+    const found = await inParallel(next, limits.pagesAtOnce, async (lead) => (leftMs() > 0 ? readOther(fetcher, lead, base) : undefined));
+    for (const one of found) {
+      // Some sites answer every address with the same page.
+      if (!one || texts.has(one.text) || (one.url.href !== base.href && readings.some(({ url }) => url.href === one.url.href))) continue;
+      texts.add(one.text);
+      readings.push(one);
+      add(one.leads);
+    }
+  }
+  return readings;
+}
+
+function leadsOfSitemap(addresses: string[], base: URL): Lead[] {
+  const urls = addresses.map((one) => pageUrl(one, base)).filter((one) => one !== undefined);
+  return urls.map((url) => ({ url, text: '', rank: rankOf(new URL(url), '') + 3 }));
+}
+
+async function readOther(fetcher: Fetcher, lead: Lead, base: URL): Promise<Reading | undefined> {
+  const document = await fetcher.page(lead.url);
+  const url = document && pageUrl(document.url.href, base);
+  if (!document || url === undefined) return undefined;
+  const page = parsePage(document.text);
+  const seen = outline(page, isPlainlyShown);
+  const title = titleOf(page) || headingOf(seen);
+  return {
+    url: new URL(url),
+    title,
+    type: typeOfPage(new URL(url), lead.text, title),
+    content: readContent(seen),
+    ctas: readCtas(seen, isNamedButton),
+    text: page.body ? textOf(page.body, isPlainlyShown, maxTextChars) : '',
+    leads: leadsOf(page, document.url),
+  };
+}
+
+/** Without styles: what the page itself hides. */
+const isPlainlyShown: Outline['isShown'] = (element) =>
+  !element.attributes.has('hidden') && !/display\s*:\s*none/.test(element.get('style')) && !element.classes.some((one) => /^(sr-only|visually-hidden|d-none|hidden)$/.test(one));
+
+const headingOf = ({ content, text }: Outline) => {
+  const heading = content.find(({ tag }) => tag === 'h1');
+  return heading ? text(heading, 200) : '';
+};
+
+const visibleText = ({ page, look }: Home) => (page.body ? textOf(page.body, (one) => look.styles.of(one).isShown, maxTextChars) : '');
+
+const most = { features: 24, pricing: 12, testimonials: 20, stats: 16, announcements: 20, codeExamples: 20 } as const;
+const longest = { text: 2_000, title: 300 } as const;
+
+function toResult(home: Home, others: Reading[]): DeepCrawlResult {
+  const { page, look, document, palette, fonts } = home;
+  const identity = readIdentity(page, document.url, look.styles);
+  const name = identity.name?.value ?? '';
+  const title = titleOf(page);
+  const seen = outline(page, (element) => look.styles.of(element).isShown);
+  const own = readContent(seen);
+  const content = merge(own, others.map((one) => one.content));
+  const text = visibleText(home);
+  const isButton = (element: Page['all'][number]) => isNamedButton(element) || isFilled(look, element);
+  const ctas = [...new Set([...readCtas(seen, isButton)])];
+  return {
+    brand: {
+      colors: hexes(palette),
+      fonts: fonts ?? { heading: '', body: '' },
+      brandName: name,
+      logoUrl: identity.logo?.value ?? '',
+    },
+    content: {
+      tagline: readTagline(seen, name, title),
+      description: (metaOf(page, 'description', 'og:description', 'twitter:description') || readLead(seen)).slice(0, longest.text),
+      ...content,
+      pages: [
+        { url: document.url.href, title, type: 'home' },
+        ...others.map(({ url, title: its, type }) => ({ url: url.href, title: its.slice(0, longest.title), type })),
+      ],
+    },
+    messaging: readMessaging(
+      {
+        text: tidy(`${metaOf(page, 'description', 'og:description')} ${text}`),
+        features: own.features,
+        headings: headingsOf(seen),
+        hasCode: content.codeExamples.length > 0,
+        hasShop: /add to cart|in den warenkorb|カートに入れる/i.test(text),
+      },
+      ctas,
+    ),
+    design: readDesign(look, palette, fonts?.heading ?? ''),
+  };
+}
+
+/** A link that looks like a button: filled, with some room. */
+function isFilled({ styles }: Look, element: Page['all'][number]): boolean {
+  const style = styles.of(element);
+  return element.tag === 'a' && (style.background.alpha > 0.5 || style.gradient.length > 0 || (style.border !== undefined && style.radius > 0));
+}
+
+/** The home page's first; what another page says again is said once. */
+function merge(home: PageContent, others: PageContent[]): PageContent {
+  const all = [home, ...others];
+  const gather = <Key extends keyof PageContent>(key: Key, idOf: (one: PageContent[Key][number]) => string): PageContent[Key] => {
+    const found = new Map<string, PageContent[Key][number]>();
+    for (const content of all) {
+      for (const one of content[key]) if (found.size < most[key] && !found.has(idOf(one))) found.set(idOf(one), one);
+    }
+    return [...found.values()] as PageContent[Key];
+  };
+  return {
+    features: gather('features', ({ title }) => title.toLowerCase()),
+    pricing: gather('pricing', ({ tier }) => tier.toLowerCase()),
+    testimonials: gather('testimonials', ({ quote }) => quote.toLowerCase()),
+    stats: gather('stats', ({ label, value }) => `${label} ${value}`),
+    announcements: gather('announcements', ({ title }) => title.toLowerCase()),
+    codeExamples: gather('codeExamples', ({ code }) => code),
+  };
+}
