@@ -3,9 +3,9 @@ import { readdirSync } from 'node:fs';
 import { extname } from 'node:path';
 
 const helpers = [
-  ...['balancer', 'bench', 'chaos', 'client', 'cluster', 'counter', 'cpu', 'crash', 'examples', 'failover'],
-  ...['fleet', 'fuzz', 'fuzz-requests', 'processes', 'random', 'toxiproxy'],
-  ...['fronts', 'nginx', 'proxy-child', 'proxy-world', 'sse-rig', 'sse-tools'],
+  ...['balancer', 'bench', 'brand-sites', 'chaos', 'client', 'cluster', 'counter', 'cpu', 'crash', 'examples'],
+  ...['failover', 'fleet', 'fronts', 'fuzz', 'fuzz-requests', 'nginx', 'processes', 'proxy-child', 'proxy-world'],
+  ...['random', 'score-brand', 'sse-rig', 'sse-tools', 'toxiproxy', 'webhooks-bare'],
 ];
 const extension = extname(import.meta.url);
 const names = readdirSync(new URL('.', import.meta.url))

@@ -154,7 +154,7 @@ const pieces = (element: Element, outline: Outline) =>
 const readNews: Reader = (outline, { items }, { announcements }) => {
   const news = items.map((item) => readAnnouncement(outline, item));
   const known = news.filter((one) => one !== undefined);
-  if (known.length === 0 || known.length < items.length * 0.5) return false;
+  if (known.length < Math.max(1, items.length * 0.6)) return false;
   announcements.push(...known);
   return true;
 };
@@ -187,7 +187,7 @@ function readArticles(outline: Outline, { announcements }: PageContent, isTaken:
     const heading = [...descendants(element)].find(({ tag }) => /^h[1-4]$/.test(tag));
     const text = outline.text(element);
     const one = heading && readAnnouncement(outline, { element, heading, title: outline.text(heading).slice(0, 200), text });
-    if (one && !announcements.some(({ title }) => title === one.title)) announcements.push(one);
+    if (one && !announcements.some(({ title, body }) => title === one.title && body === one.body)) announcements.push(one);
   }
 }
 
@@ -204,8 +204,8 @@ const readFeatures: Reader = (outline, { items, parent }, { features }) => {
 /** Columns of a layout are no list: things of one kind have headings of one kind. */
 function areAlike(items: Item[]): boolean {
   const tags = items.map(({ heading }) => heading?.tag ?? '');
-  const [first = ''] = tags.filter((tag) => tag !== '');
-  return first !== 'h1' && tags.filter((tag) => tag === first).length >= items.length * 0.6;
+  const counts = tags.map((tag) => (tag === '' || tag === 'h1' ? 0 : tags.filter((other) => other === tag).length));
+  return Math.max(...counts) >= items.length * 0.6;
 }
 
 const headingsIn = (element: Element) => [...descendants(element)].filter(({ tag }) => /^h[1-6]$/.test(tag)).length;

@@ -3,7 +3,7 @@ import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
 import { chromaOf, Color, distance, isDark } from './color.ts';
 import { readMonoFont } from './fonts.ts';
 import type { Look, Seen } from './look.ts';
-import type { Palette } from './palette.ts';
+import { isButton, type Palette } from './palette.ts';
 import { gradientColors } from './style.ts';
 import { splitAt } from './values.ts';
 
@@ -34,12 +34,13 @@ export function readDesign(look: Look, palette: Pick<Palette, 'background' | 'pr
 /** The corner that buttons, fields and cards have mostly; buttons count double. */
 function readRadius({ seen }: Look): string {
   const counts = new Map<string, number>();
-  for (const { element, style } of seen) {
-    const isButton = element.tag === 'button' || (element.tag === 'a' && element.classes.some((one) => /btn|button|cta/i.test(one)));
+  for (const one of seen) {
+    const { element, style } = one;
+    const isClickable = isButton(one);
     const isCard = element.classes.some((one) => /card|panel|box|tile/i.test(one)) && style.value('border-radius') !== undefined;
-    if (!isButton && !isCard && !/^(input|textarea)$/.test(element.tag)) continue;
+    if (!isClickable && !isCard && !/^(input|textarea)$/.test(element.tag)) continue;
     const value = radiusText(style.radius);
-    counts.set(value, (counts.get(value) ?? 0) + (isButton ? 2 : 1));
+    counts.set(value, (counts.get(value) ?? 0) + (isClickable ? 2 : 1));
   }
   const [most] = [...counts].sort(([a, x], [b, y]) => y - x || a.localeCompare(b));
   return most?.[0] ?? '0px';

@@ -81,7 +81,7 @@ function collectThings(value: unknown, found: Thing[]): void {
 function homeLinks({ all }: Page, url: URL): Element[] {
   const isHome = (element: Element) => {
     const href = element.get('href').trim();
-    if (/^(#top|#page-top|#home|\.?\/|index\.html?)$/.test(href)) return true;
+    if (/^(?:#top|#page-top|#home|(?:\.{0,2}\/)+(?:index\.html?)?|index\.html?)$/.test(href)) return true;
     if (href === '' || href.startsWith('#') || !URL.canParse(href, url.href)) return false;
     const target = new URL(href, url);
     return target.host === url.host && (target.pathname === '/' || target.pathname === url.pathname || /^\/[a-z]{2}(-[a-z]{2})?\/?$/i.test(target.pathname));
@@ -113,7 +113,7 @@ function findName(page: Page, url: URL, things: Thing[], links: Element[]): Foun
   const host = hostWords(url);
   const part = parts.find((one) => sameWord(one, host));
   if (part !== undefined) candidates.push({ value: part, from: 'title and host' });
-  if (parts.length > 0) candidates.push({ value: [...parts].sort((a, b) => a.length - b.length)[0] ?? '', from: 'title' });
+  for (const value of [...parts].sort((a, b) => a.length - b.length)) candidates.push({ value, from: 'title' });
   for (const { value, from } of candidates) {
     const name = cleanName(value);
     if (name !== '' && name.length <= maxNameChars && !meaningless.test(name)) return { value: name, from };
@@ -238,7 +238,7 @@ function asDataUrl(svg: Element, color: string): string | undefined {
   const all = [...descendants(svg)];
   if (all.length === 0 || all.length > maxSvgElements || all.some(({ tag }) => /^(script|foreignobject|use|image|a|style|animate|set)$/i.test(tag))) return undefined;
   const text = serialise(svg, color);
-  const address = `data:image/svg+xml,${encodeURIComponent(text)}`;
+  const address = `data:image/svg+xml,${text.replace(/[%#<>{}|\\^`\s"]/g, encodeURIComponent)}`;
   return address.length <= limits.brandTextMaxChars ? address : undefined;
 }
 
@@ -246,10 +246,10 @@ function asDataUrl(svg: Element, color: string): string | undefined {
 function serialise(element: Element, color: string): string {
   const attributes = [...element.attributes]
     .filter(([name, value]) => !/^(on|class|style|id|data-|aria-|href|xlink|role|focusable)/i.test(name) && !/url\s*\(\s*(?!#)/i.test(value))
-    .map(([name, value]) => ` ${name}="${escaped(value.replace(/currentcolor/gi, color))}"`);
-  const space = element.tag === 'svg' && !element.attributes.has('xmlns') ? ' xmlns="http://www.w3.org/2000/svg"' : '';
+    .map(([name, value]) => ` ${name}='${escaped(value.replace(/currentcolor/gi, color).replace(/\d+\.\d{3,}/g, (one) => String(Number(Number(one).toFixed(2)))))}'`);
+  const space = element.tag === 'svg' && !element.attributes.has('xmlns') ? " xmlns='http://www.w3.org/2000/svg'" : '';
   const inside = element.children.map((one) => (one instanceof Element ? serialise(one, color) : escaped(one.text.trim())));
   return `<${element.tag}${space}${attributes.join('')}>${inside.join('')}</${element.tag}>`;
 }
 
-const escaped = (text: string) => text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/"/g, '&quot;');
+const escaped = (text: string) => text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/'/g, '&apos;');

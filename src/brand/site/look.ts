@@ -49,6 +49,7 @@ export function lookAt(page: Page, styles: Styles): Look {
 /** The header of the page itself: not those of articles or sections. */
 export function isPageHeader(element: Element): boolean {
   if (element.tag === 'nav' || element.get('role') === 'banner') return true;
+  if (element.tag === 'section' || element.tag === 'main') return false;
   const isHeader = element.tag === 'header' || /(^|\s)(navbar|site-header|header|topbar|nav-bar|main-header|masthead-nav)(\s|$)/.test(element.get('class'));
   return isHeader && closest(element.parent, ({ tag }) => tag === 'article' || tag === 'section' || tag === 'main') === undefined;
 }

@@ -108,19 +108,24 @@ function weightOf(token: Selector): number {
 
 /** What an element must have for a selector to match it: `#id`, `.class`, a tag, or `*`. Undefined for no element. */
 export function keyOf(selector: string): string | undefined {
-  const last = lastCompound(selector);
-  if (/::(?!slotted)|:(?:before|after|hover|focus|active|visited|first-letter|first-line)\b/.test(stripped(last)))
-    return undefined;
-  const bare = stripped(last);
-  const name = '((?:[\\w-]|[^\\x00-\\x7f]|\\\\.)+)';
-  const id = new RegExp(`#${name}`).exec(bare)?.[1];
+  const plain = /^[.#]?[\w-]+$/.test(selector);
+  if (plain) return selector.startsWith('.') || selector.startsWith('#') ? selector : selector.toLowerCase();
+  const bare = stripped(lastCompound(selector));
+  if (unseen.test(bare)) return undefined;
+  const id = idName.exec(bare)?.[1];
   if (id !== undefined) return `#${unescaped(id)}`;
-  const className = new RegExp(`\\.${name}`).exec(bare)?.[1];
+  const className = firstClass.exec(bare)?.[1];
   if (className !== undefined) return `.${unescaped(className)}`;
   const tag = /^[a-z][\w-]*/i.exec(bare)?.[0];
   if (tag !== undefined) return tag.toLowerCase();
   return bare.startsWith(':root') ? 'html' : '*';
 }
+
+const unseen = /::|:(?:before|after|hover|focus|active|visited|first-letter|first-line)\b/;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: names may hold all that is not ASCII.
+const idName = /#((?:[\w-]|[^\x00-\x7f]|\\.)+)/;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: names may hold all that is not ASCII.
+const firstClass = /\.((?:[\w-]|[^\x00-\x7f]|\\.)+)/;
 
 const unescaped = (name: string) => name.replace(/\\([0-9a-f]{1,6}) ?|\\(.)/gi, (_, code?: string, char?: string) =>
   code === undefined ? (char ?? '') : String.fromCodePoint(Math.min(Number.parseInt(code, 16), 0x10ffff)),

@@ -23,8 +23,9 @@ export function readTagline({ content, text, isShown }: Outline, name: string, t
 
 /** Whether a heading is only what the title calls the page. */
 function isLabelled(heading: string, title: string): boolean {
+  const [shortest = ''] = title.split(/\s+[|–—·•-]\s+|:\s+|｜/).map(tidy).sort((a, b) => a.length - b.length);
   const plain = (one: string) => one.toLowerCase().replace(/[.!]+$/, '');
-  return heading.split(' ').length <= 3 && plain(title).split(/\s+[|–—·•-]\s+|:\s+/).includes(plain(heading));
+  return heading.split(' ').length <= 3 && plain(shortest) === plain(heading);
 }
 
 const greetings = /^(home|welcome|willkommen|start|startseite|ホーム|hello|hi)[.!]?$/i;

@@ -45,7 +45,11 @@ export function readPalette(look: Look): Palette {
   const background = findBackground(look);
   const foreground = findForeground(look, background);
   const ballot = new Ballot(background, foreground);
-  for (const one of look.seen) voteOf(one, look, ballot);
+  for (const one of look.seen) if (!isStatus(one.element)) voteOf(one, look, ballot);
+  if (!ballot.isDecided) {
+    // Some sites have made the colour of danger their own.
+    for (const one of look.seen) if (isStatus(one.element)) voteOf(one, look, ballot);
+  }
   voteOfMeta(look, ballot);
   voteOfVariables(look, ballot);
   const clusters = ballot.results();
@@ -97,7 +101,8 @@ function findForeground({ seen, page, styles }: Look, background: Color): Color 
   }
   const own = page.body ? styles.of(page.body).textColor : undefined;
   const used = own ? (counts.get(own.hex)?.chars ?? 0) : 0;
-  if (own && contrastOf(own, background) > 2.5 && (used > 0 || total === 0)) return own;
+  const isMeant = page.body !== undefined && styles.of(page.body).inherited('color') !== undefined;
+  if (own && contrastOf(own, background) > 2.5 && (isMeant || used > 0 || total === 0)) return own;
   const [most] = [...counts.values()]
     .filter(({ color }) => contrastOf(color, background) > 2.5)
     .sort((a, b) => b.chars - a.chars || a.color.hex.localeCompare(b.color.hex));
@@ -125,7 +130,7 @@ class Ballot {
     const seen = color.alpha < 1 ? between(this.background, color, color.alpha) : color;
     if (distance(seen, this.background) < sameBelow) return;
     if (ofText.has(role) && distance(seen, this.foreground) < sameBelow) return;
-    this.votes.push({ color: seen, role, weight: weights[role].one * factor * colourfulness(seen) });
+    this.votes.push({ color: seen, role, weight: weights[role].one * factor * colourfulness(seen, role) });
   }
 
   /** Remembers a colour that the site itself gives a name to. */
@@ -142,6 +147,11 @@ class Ballot {
         distance(one.color, background) > sameBelow &&
         this.votes.some(({ color, role }) => wide.has(role) && distance(color, one.color) < sameBelow),
     )?.color;
+  }
+
+  /** Whether a colour, no grey, has enough votes. */
+  get isDecided(): boolean {
+    return this.results().some(({ color, score }) => score >= minScore && chromaOf(color) > 0.03);
   }
 
   isSeen(color: Color): boolean {
@@ -185,10 +195,12 @@ const ofText = new Set<Role>(['heading', 'link', 'shape', 'outline']);
 const wide = new Set<Role>(['button', 'section', 'header']);
 
 /** From 0.12 for grey to 1 for a plain colour; nearly black and nearly white count as grey. */
-function colourfulness(color: Color): number {
+function colourfulness(color: Color, role: Role): number {
   const lightness = lightnessOf(color);
+  // A dark bar or band is meant.
+  const least = lightness < 0.4 && (role === 'section' || role === 'header') ? 0.35 : 0.12;
   const chroma = chromaOf(color) * (lightness > 0.93 || lightness < 0.2 ? 0.5 : 1);
-  return Math.min(1, Math.max(0.12, (chroma - 0.015) / 0.07));
+  return Math.min(1, Math.max(least, (chroma - 0.015) / 0.07));
 }
 
 const statusNames = /(^|[-_])(success|danger|error|warning|warn|info|alert|notice|invalid|valid|destructive|delete|positive|negative|toast)([-_]|$)/i;
@@ -201,8 +213,10 @@ function isStatus(element: Element): boolean {
   return closest(element, ({ classes }) => classes.some((one) => statusNames.test(one) && !/^(bg|text)-info$/.test(one) || /^alert/.test(one))) !== undefined;
 }
 
-function isOtherBrand({ classes, attributes }: Element): boolean {
-  return otherBrands.test(`${classes.join(' ')} ${attributes.get('aria-label') ?? ''} ${hostOf(attributes.get('href') ?? '')}`);
+function isOtherBrand(element: Element): boolean {
+  const { classes, attributes } = element;
+  const [inside] = /^(a|button)$/.test(element.tag) ? element.elements : [];
+  return otherBrands.test(`${classes.join(' ')} ${inside?.classes.join(' ') ?? ''} ${attributes.get('aria-label') ?? ''} ${hostOf(attributes.get('href') ?? '')}`);
 }
 
 const hostOf = (href: string) => /^(?:https?:)?\/\/([^/]*)/i.exec(href)?.[1] ?? '';
@@ -212,7 +226,7 @@ const partFactor = { header: 1.3, hero: 1.6, main: 1, footer: 0.4, code: 0 } as 
 function voteOf(seen: Seen, look: Look, ballot: Ballot): void {
   const { element, style, part } = seen;
   const factor = partFactor[part];
-  if (factor === 0 || isStatus(element) || isOtherBrand(element)) return;
+  if (factor === 0 || isOtherBrand(element)) return;
   if (isButton(seen)) voteOfButton(seen, factor, ballot);
   else if (element.tag === 'a' && seen.ownChars > 0) voteOfLink(seen, ballot);
   else if (isBand(seen) || isPanel(seen)) voteOfBand(seen, look, ballot);
@@ -222,7 +236,7 @@ function voteOf(seen: Seen, look: Look, ballot: Ballot): void {
 }
 
 /** Something to click that looks like it: filled, framed, or named so. */
-function isButton({ element, style, ownChars }: Seen): boolean {
+export function isButton({ element, style, ownChars }: Seen): boolean {
   const { tag } = element;
   const isNamed = element.classes.some((one) => /(^|[-_])(btn|button|cta)([-_]|$)/i.test(one)) || element.get('role') === 'button';
   if (tag === 'button') return ownChars > 0 || element.elements.length > 0;

@@ -218,7 +218,7 @@ function merge(home: PageContent, others: PageContent[]): PageContent {
     pricing: gather('pricing', ({ tier }) => tier.toLowerCase()),
     testimonials: gather('testimonials', ({ quote }) => quote.toLowerCase()),
     stats: gather('stats', ({ label, value }) => `${label} ${value}`),
-    announcements: gather('announcements', ({ title }) => title.toLowerCase()),
+    announcements: gather('announcements', ({ title, body, date }) => `${title} ${date} ${body.slice(0, 40)}`.toLowerCase()),
     codeExamples: gather('codeExamples', ({ code }) => code),
   };
 }

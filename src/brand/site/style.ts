@@ -106,8 +106,8 @@ export class Style {
     const behind = this.parent?.ground ?? white;
     const isText = /\btext\b/.test(this.value('background-clip') ?? '');
     let ground = isText ? behind : over(this.background, behind);
-    const [first] = isText ? [] : this.gradient;
-    if (first && first.alpha > 0.05) ground = over(first, ground);
+    const shade = isText ? undefined : shadeOf(this.value('background-image') ?? '', this.gradient);
+    if (shade) ground = over(shade, ground);
     this.ownGround = ground;
     return ground;
   }
@@ -328,6 +328,17 @@ export function gradientColors(value: string, current: Color): Color[] {
     }
   }
   return colors;
+}
+
+/** What a gradient puts over its ground on the whole: its first colour, or a breath of a pale one; a glow nothing. */
+function shadeOf(value: string, colors: readonly Color[]): Color | undefined {
+  const [first] = colors;
+  if (!first) return undefined;
+  if (colors.every(({ alpha }) => alpha >= 0.5)) return first;
+  if (/radial-gradient|conic-gradient/.test(value)) return undefined;
+  const alpha = colors.reduce((sum, one) => sum + one.alpha, 0) / colors.length;
+  const strongest = colors.reduce((most, one) => (one.alpha > most.alpha ? one : most), first);
+  return new Color(strongest.red, strongest.green, strongest.blue, alpha);
 }
 
 function stopColor(stop: string, current: Color): Color | undefined {
