@@ -369,8 +369,9 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
     return makePoster(parts, slots, { project, source });
   });
   opened(serving, async (one) => one.stop());
-  const crawler = opened(createThreadCrawler({ allow: config.outboundAllow, denyPorts: parts.deniedPorts }), (one) =>
-    one.close(),
+  const crawler = opened(
+    createThreadCrawler({ allow: config.outboundAllow, denyPorts: parts.deniedPorts }),
+    (one) => one.close(),
   );
   const crawling = bus.serve(crawlRequest, createCrawlWork(crawler, log));
   opened(crawling, async (one) => one.stop());

@@ -51,7 +51,9 @@ export type Site = {
 };
 
 const here = fileURLToPath(new URL('.', import.meta.url));
-const top = here.includes(`${sep}dist${sep}`) ? here.slice(0, here.lastIndexOf(`${sep}dist${sep}`)) : join(here, '../..');
+const top = here.includes(`${sep}dist${sep}`)
+  ? here.slice(0, here.lastIndexOf(`${sep}dist${sep}`))
+  : join(here, '../..');
 const own = join(top, 'test/brand/sites');
 const cache = join(top, '.cache/brand-sites');
 const run = promisify(execFile);
@@ -84,7 +86,8 @@ export async function serveSites(sites: readonly Site[]): Promise<{ port: number
   const server = createServer(async ({ headers, url = '/' }, response) => {
     const site = byId.get((headers.host ?? '').split('.')[0] ?? '');
     const path = decodeURIComponent(new URL(url, 'http://localhost').pathname);
-    if (site?.page !== undefined && path === '/') return response.writeHead(302, { location: `/${site.page}` }).end();
+    if (site?.page !== undefined && path === '/')
+      return response.writeHead(302, { location: `/${site.page}` }).end();
     // Some packages keep robots away from their demonstration.
     const file = site && path !== '/robots.txt' && (await fileAt(join(folderOfSite(site), normalize(path))));
     if (!file) return response.writeHead(404).end();
@@ -117,5 +120,13 @@ async function fileAt(path: string): Promise<string | undefined> {
   return found?.isDirectory() && existsSync(index) ? index : undefined;
 }
 
-const folderOf = (name: string) => join(cache, name.replace(/^@/, '').replace('/', '-').replace(/@(?=[^@]*$)/, '-'));
-const folderOfSite = ({ id, package: name, root = '' }: Site) => (name === undefined ? join(own, id) : join(folderOf(name), root));
+const folderOf = (name: string) =>
+  join(
+    cache,
+    name
+      .replace(/^@/, '')
+      .replace('/', '-')
+      .replace(/@(?=[^@]*$)/, '-'),
+  );
+const folderOfSite = ({ id, package: name, root = '' }: Site) =>
+  name === undefined ? join(own, id) : join(folderOf(name), root);

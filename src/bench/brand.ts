@@ -56,7 +56,18 @@ async function main(): Promise<void> {
       .filter(([name, most]) => !(figures[name as keyof typeof figures] <= most))
       .map(([name]) => name);
     const rssMb = Math.round(process.resourceUsage().maxRSS / 1024);
-    report({ bench: 'brand', ok: failed.length === 0, failed, limits, figures, detect, crawl, baseline: { fetchAndParse: bare }, pages: content.pages.length, rssMb });
+    report({
+      bench: 'brand',
+      ok: failed.length === 0,
+      failed,
+      limits,
+      figures,
+      detect,
+      crawl,
+      baseline: { fetchAndParse: bare },
+      pages: content.pages.length,
+      rssMb,
+    });
     process.exitCode = failed.length === 0 ? 0 : 1;
   } finally {
     site.kill();
@@ -80,7 +91,12 @@ async function measure(times: number, work: () => Promise<unknown>) {
 /** The floor: the same bytes fetched and parsed. */
 async function readBare(outbound: ReturnType<typeof createOutbound>, base: string): Promise<void> {
   const get = async (path: string) => {
-    const { body } = await outbound.request(base + path, { timeoutMs: 5_000, maxBytes: 1_000_000, keepAlive: true, signal });
+    const { body } = await outbound.request(base + path, {
+      timeoutMs: 5_000,
+      maxBytes: 1_000_000,
+      keepAlive: true,
+      signal,
+    });
     return Buffer.from(body).toString();
   };
   parseCss(await get('/main.css'), { parseValue: false, parseRulePrelude: false });
@@ -104,15 +120,30 @@ async function serve(): Promise<void> {
 /** Like a framework's: variables, many utilities that hardly any element uses, components. */
 function makeSheet(): string {
   const variables = Array.from({ length: 200 }, (_, i) => `--tone-${i}:hsl(${i} 60% 50%)`).join(';');
-  const utilities = Array.from({ length: 3_000 }, (_, i) => `.u-${i}{color:var(--tone-${i % 200});padding:${i % 9}px;margin:0 auto}`);
-  const parts = Array.from({ length: 300 }, (_, i) => `.c-${i} > .c-${i}__title:not(:last-child),.c-${i} h3{font-size:1.${i % 9}rem;color:#333}`);
-  const base = 'body{background:#fff;color:#222;font-family:Inter,sans-serif}h1,h2,h3{font-family:Sora}.btn{background:#3355ee;color:#fff;border-radius:8px}';
+  const utilities = Array.from(
+    { length: 3_000 },
+    (_, i) => `.u-${i}{color:var(--tone-${i % 200});padding:${i % 9}px;margin:0 auto}`,
+  );
+  const parts = Array.from(
+    { length: 300 },
+    (_, i) => `.c-${i} > .c-${i}__title:not(:last-child),.c-${i} h3{font-size:1.${i % 9}rem;color:#333}`,
+  );
+  const base =
+    'body{background:#fff;color:#222;font-family:Inter,sans-serif}h1,h2,h3{font-family:Sora}.btn{background:#3355ee;color:#fff;border-radius:8px}';
   return `:root{${variables}}${base}${utilities.join('\n')}${parts.join('\n')}@media (min-width:640px){${utilities.slice(0, 800).join('')}}`;
 }
 
 function makePage(number: number): string {
-  const cards = Array.from({ length: 150 }, (_, i) => `<div class="c-${i} u-${i} u-${i + 500}"><h3 class="c-${i}__title">Thing ${number}-${i}</h3><p class="u-${i * 3}">What thing ${i} of page ${number} does for everyone, every day, <a href="/page/${i % 25}">without a fuss</a>, said at some length so that the page weighs what pages weigh.</p></div>`);
-  const sections = Array.from({ length: 10 }, (_, i) => `<section class="u-${i}"><h2>Part ${i}</h2><div class="grid">${cards.slice(i * 15, i * 15 + 15).join('')}</div></section>`);
+  const cards = Array.from(
+    { length: 150 },
+    (_, i) =>
+      `<div class="c-${i} u-${i} u-${i + 500}"><h3 class="c-${i}__title">Thing ${number}-${i}</h3><p class="u-${i * 3}">What thing ${i} of page ${number} does for everyone, every day, <a href="/page/${i % 25}">without a fuss</a>, said at some length so that the page weighs what pages weigh.</p></div>`,
+  );
+  const sections = Array.from(
+    { length: 10 },
+    (_, i) =>
+      `<section class="u-${i}"><h2>Part ${i}</h2><div class="grid">${cards.slice(i * 15, i * 15 + 15).join('')}</div></section>`,
+  );
   const links = Array.from({ length: 24 }, (_, i) => `<a href="/page/${i + 1}">Page ${i + 1}</a>`).join('');
   return `<!doctype html><html lang="en"><head><title>Bench ${number} | Acme</title><link rel="stylesheet" href="/main.css"></head><body><header><a class="logo" href="/">Acme</a><nav>${links}</nav></header><main><h1>Things for everyone ${number}</h1><p>All of them.</p><a class="btn" href="/page/1">Start</a>${sections.join('')}</main></body></html>`;
 }

@@ -20,11 +20,18 @@ type Card = { single: Map<string, Mark>; lists: Map<string, Lists>; invented: nu
 
 const wish = process.argv[2];
 const all = await readSites();
-const sites = wish === 'open' || wish === 'kept' ? all.filter(({ kept }) => kept === (wish === 'kept')) : all.filter(({ id }) => wish === undefined || id === wish);
+const sites =
+  wish === 'open' || wish === 'kept'
+    ? all.filter(({ kept }) => kept === (wish === 'kept'))
+    : all.filter(({ id }) => wish === undefined || id === wish);
 await fetchSites(sites);
 const server = await serveSites(sites);
 // Fonts and libraries of other hosts are not there: what a page says by itself has to do.
-const outbound = createOutbound({ allow: ['127.0.0.0/8', 'localhost'], denyPorts: [], resolver: async () => [] });
+const outbound = createOutbound({
+  allow: ['127.0.0.0/8', 'localhost'],
+  denyPorts: [],
+  resolver: async () => [],
+});
 const crawler = createSiteCrawler(outbound);
 const cards = { open: newCard(), kept: newCard() };
 for (const site of sites) {
@@ -33,7 +40,14 @@ for (const site of sites) {
 }
 await outbound.close();
 await server.close();
-console.log(JSON.stringify({ bench: 'score-brand', sites: sites.length, open: shown(cards.open), kept: shown(cards.kept) }));
+console.log(
+  JSON.stringify({
+    bench: 'score-brand',
+    sites: sites.length,
+    open: shown(cards.open),
+    kept: shown(cards.kept),
+  }),
+);
 
 function newCard(): Card {
   return { single: new Map(), lists: new Map(), invented: 0 };
@@ -48,10 +62,15 @@ function score(site: Site, found: DeepCrawlResult, card: Card): void {
   mark(site, card, 'heading', expected.heading, fonts.heading, (one) => isSame(one, fonts.heading));
   mark(site, card, 'body', expected.body, fonts.body, (one) => isSame(one, fonts.body));
   mark(site, card, 'name', expected.name, brandName, (one) => isSame(one, brandName));
-  mark(site, card, 'logo', expected.logo, logoUrl.slice(0, 80), (one) => (one === '' ? logoUrl === '' : logoUrl.endsWith(one) || logoUrl.startsWith(one)));
+  mark(site, card, 'logo', expected.logo, logoUrl.slice(0, 80), (one) =>
+    one === '' ? logoUrl === '' : logoUrl.endsWith(one) || logoUrl.startsWith(one),
+  );
   const { tagline } = found.content;
   mark(site, card, 'tagline', expected.tagline, tagline, (one) => isSame(one, tagline));
-  if (expected.audience !== undefined) mark(site, card, 'audience', expected.audience, found.messaging.targetAudience, (one) => isSame(one, found.messaging.targetAudience));
+  if (expected.audience !== undefined)
+    mark(site, card, 'audience', expected.audience, found.messaging.targetAudience, (one) =>
+      isSame(one, found.messaging.targetAudience),
+    );
   for (const [trait, value] of Object.entries(expected.design ?? {})) {
     const own = found.design[trait as keyof DeepCrawlResult['design']];
     mark(site, card, 'design', String(value), `${trait} ${own}`, () => own === value);
@@ -61,7 +80,9 @@ function score(site: Site, found: DeepCrawlResult, card: Card): void {
 
 function scoreLists(site: Site, { content, messaging }: DeepCrawlResult, card: Card): void {
   const { expected } = site;
-  const prices = content.pricing.map(({ tier, price }) => (expected.pricing?.some((one) => one.includes('|')) ? `${tier}|${price}` : tier));
+  const prices = content.pricing.map(({ tier, price }) =>
+    expected.pricing?.some((one) => one.includes('|')) ? `${tier}|${price}` : tier,
+  );
   const lists: [keyof Expected & string, string[]][] = [
     ['features', content.features.map(({ title }) => title)],
     ['pricing', prices],
@@ -83,12 +104,26 @@ function scoreLists(site: Site, { content, messaging }: DeepCrawlResult, card: C
       if (at >= 0) hits += left.splice(at, 1).length;
     }
     const sums = card.lists.get(name) ?? { hits: 0, found: 0, expected: 0 };
-    card.lists.set(name, { hits: sums.hits + hits, found: sums.found + found.length, expected: sums.expected + wanted.length });
-    if (hits < wanted.length || found.length > hits) console.log(`${site.id} ${name}: found ${JSON.stringify(found.map((one) => one.slice(0, 60)))}, expected ${JSON.stringify(wanted)}`);
+    card.lists.set(name, {
+      hits: sums.hits + hits,
+      found: sums.found + found.length,
+      expected: sums.expected + wanted.length,
+    });
+    if (hits < wanted.length || found.length > hits)
+      console.log(
+        `${site.id} ${name}: found ${JSON.stringify(found.map((one) => one.slice(0, 60)))}, expected ${JSON.stringify(wanted)}`,
+      );
   }
 }
 
-function mark({ id }: Site, card: Card, name: string, expected: string | string[] | undefined, found: string, isHit: (one: string) => boolean): void {
+function mark(
+  { id }: Site,
+  card: Card,
+  name: string,
+  expected: string | string[] | undefined,
+  found: string,
+  isHit: (one: string) => boolean,
+): void {
   if (expected === undefined) return;
   const hit = [expected].flat().some(isHit);
   const sums = card.single.get(name) ?? { hits: 0, of: 0 };
@@ -111,7 +146,15 @@ function isAlike(one: string, other: string): boolean {
 }
 
 function shown({ single, lists, invented }: Card) {
-  const shares = [...single].map(([name, { hits, of }]) => [name, `${(hits / of).toFixed(2)} (${hits}/${of})`]);
-  const scores = [...lists].map(([name, { hits, found, expected }]) => [name, found + expected === 0 ? 'none' : `${((2 * hits) / (found + expected)).toFixed(2)} (${hits}, ${found} found, ${expected} expected)`]);
+  const shares = [...single].map(([name, { hits, of }]) => [
+    name,
+    `${(hits / of).toFixed(2)} (${hits}/${of})`,
+  ]);
+  const scores = [...lists].map(([name, { hits, found, expected }]) => [
+    name,
+    found + expected === 0
+      ? 'none'
+      : `${((2 * hits) / (found + expected)).toFixed(2)} (${hits}, ${found} found, ${expected} expected)`,
+  ]);
   return { ...Object.fromEntries([...shares, ...scores]), inventedPrices: invented };
 }

@@ -30,7 +30,8 @@ async function perform(kind: CrawlKind, domain: string): Promise<void> {
   control = new AbortController();
   try {
     const { signal } = control;
-    const result = kind === 'detect' ? await crawler.detect(domain, signal) : await crawler.deepCrawl(domain, signal);
+    const result =
+      kind === 'detect' ? await crawler.detect(domain, signal) : await crawler.deepCrawl(domain, signal);
     post({ type: 'found', result });
   } catch (cause) {
     const message = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);

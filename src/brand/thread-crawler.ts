@@ -133,5 +133,7 @@ function errorOf(ended: Exclude<FromThread, { type: 'found' }> | { type: 'lost';
     return ended.detail === undefined ? new Error(ended.message) : new CrawlError(ended.detail);
   const { cause } = ended;
   const isTooMuch = (cause as NodeJS.ErrnoException).code === 'ERR_WORKER_OUT_OF_MEMORY';
-  return isTooMuch ? new CrawlError('the site has too much content', { cause }) : new Error('the thread was lost', { cause });
+  return isTooMuch
+    ? new CrawlError('the site has too much content', { cause })
+    : new Error('the thread was lost', { cause });
 }

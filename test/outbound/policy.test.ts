@@ -8,6 +8,7 @@ import { blockedText } from '../../src/outbound/error.ts';
 import { createOutbound, type Outbound } from '../../src/outbound/outbound.ts';
 import { createPolicy, type Policy } from '../../src/outbound/policy.ts';
 import { readRetryAfter } from '../../src/outbound/retry-after.ts';
+import { forbiddenHosts } from '../fixtures/forbidden-hosts.ts';
 
 /** Counts the connections it gets, on two loopback addresses with one port. */
 async function openTrap(): Promise<{ port: number; count(): number; close(): void }> {
@@ -39,42 +40,6 @@ const get = (outbound: Outbound, url: string) =>
   outbound.request(url, { timeoutMs: 3000, maxBytes: 100, signal: new AbortController().signal });
 
 const blockedFailure = { name: 'OutboundError', failure: 'blocked_address', message: blockedText };
-
-/** The host part of addresses that nobody may be sent to; each is tried on the port of the trap. */
-const forbiddenHosts = [
-  // Loopback in every notation that URL folds.
-  ...['127.0.0.1', '127.1', '127.0.1', '2130706433', '0x7f000001', '0x7f.1', '0177.0.0.1', '017700000001'],
-  ...['127.0.0.1.', '127.255.255.254', '0x7f.0.0x0.01', '%31%32%37.0.0.1', '127。0。0。1', '127．0．0．1'],
-  ...['①②⑦.⓪.⓪.①', '１２７.0.0.1', '127.0.0.2', '0', '0.0.0.0', '0x0'],
-  // Private, shared, link-local, documentation, benchmark, multicast, reserved.
-  ...['10.0.0.1', '10.255.255.255', '172.16.0.1', '172.31.255.255', '192.168.0.1', '100.64.0.1', '0.1.2.3'],
-  ...[
-    '169.254.169.254',
-    '169.254.0.1',
-    '192.0.0.8',
-    '192.0.2.1',
-    '198.51.100.1',
-    '203.0.113.1',
-    '198.18.0.1',
-  ],
-  ...['192.88.99.1', '224.0.0.1', '239.255.255.250', '240.0.0.1', '255.255.255.255', '168.63.129.16'],
-  // IPv6, and IPv4 hidden in it.
-  ...['[::1]', '[::]', '[0:0:0:0:0:0:0:1]', '[::ffff:127.0.0.1]', '[::ffff:7f00:1]', '[::ffff:10.0.0.1]'],
-  ...['[::127.0.0.1]', '[::7f00:1]', '[64:ff9b::127.0.0.1]', '[64:ff9b:1::a00:1]', '[2002:7f00:1::]'],
-  ...['[2001::1]', '[fe80::1]', '[fec0::1]', '[fc00::1]', '[fd00:ec2::254]', '[ff02::1]', '[2001:db8::1]'],
-  ...['[100::1]', '[5f00::1]', '[3fff::1]', '[::ffff:0:127.0.0.1]', '[4000::1]', '[2001:20::1]'],
-  // Names of this machine and of closed networks.
-  ...['localhost', 'LOCALHOST', 'localhost.', 'a.localhost', 'printer.local', 'metadata.google.internal'],
-  ...[
-    'metadata',
-    'intranet',
-    'redis',
-    'a..example.com',
-    '%6cocalhost',
-    'ｌocalhost',
-    `${'a'.repeat(250)}.com`,
-  ],
-];
 
 t.test('forbidden hosts are refused with one text, and nothing is connected to', async (t) => {
   const trap = await openTrap();

@@ -6,7 +6,9 @@ const sniffedBytes = 4_096;
 /** By byte order mark, header, statement in the page, and what is left: UTF-8 when it is that, else western. */
 export function decodePage(body: Uint8Array, contentType: string): { text: string; charset: string } {
   const head = Buffer.from(body.subarray(0, sniffedBytes)).toString('latin1');
-  const inPage = /<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]+)/i.exec(head)?.[1] ?? /^<\?xml[^>]*encoding=["']([\w-]+)/i.exec(head)?.[1];
+  const inPage =
+    /<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]+)/i.exec(head)?.[1] ??
+    /^<\?xml[^>]*encoding=["']([\w-]+)/i.exec(head)?.[1];
   return decode(body, [charsetOf(contentType), inPage]);
 }
 
@@ -31,7 +33,10 @@ function decode(body: Uint8Array, stated: (string | undefined)[]): { text: strin
   const charset = marked ?? stated.find((one) => one !== undefined && isKnown(one));
   if (charset !== undefined) return { text: new TextDecoder(charset).decode(body), charset };
   try {
-    return { text: new TextDecoder('utf-8', { fatal: true }).decode(body, { stream: true }), charset: 'utf-8' };
+    return {
+      text: new TextDecoder('utf-8', { fatal: true }).decode(body, { stream: true }),
+      charset: 'utf-8',
+    };
   } catch {
     // Not UTF-8: pages without a statement are old and western.
     return { text: new TextDecoder('windows-1252').decode(body), charset: 'windows-1252' };

@@ -116,7 +116,8 @@ function readColor(text: string, current: Color, depth: number): Color | undefin
 function spaced(inner: string): string {
   const slash = splitAt(inner, '/');
   const parts = (slash[0] ?? '').replace(/,/g, ' ').trim().split(/\s+/);
-  const alpha = slash[1]?.trim() ?? (parts.length > 3 && !/[a-z]/.test(parts[0] ?? '') ? parts.pop() : undefined);
+  const alpha =
+    slash[1]?.trim() ?? (parts.length > 3 && !/[a-z]/.test(parts[0] ?? '') ? parts.pop() : undefined);
   const body = parts.join(' ');
   return alpha === undefined ? body : `${body} / ${alpha}`;
 }
@@ -142,9 +143,7 @@ function readMix(inner: string, current: Color, depth: number): Color | undefine
     return new Color(seen.red, seen.green, seen.blue, seen.alpha * part);
   }
   const mode = /\b(oklab|oklch|lab|lch|hsl|hwb)\b/.exec(method)?.[1] ?? 'rgb';
-  const mixed = toRgb(
-    interpolate([toCulori(first.color), toCulori(second.color)], mode as 'oklab')(share),
-  );
+  const mixed = toRgb(interpolate([toCulori(first.color), toCulori(second.color)], mode as 'oklab')(share));
   const alpha = first.color.alpha * (1 - share) + second.color.alpha * share;
   return new Color(mixed.r * 255, mixed.g * 255, mixed.b * 255, alpha);
 }

@@ -1,15 +1,19 @@
 /** The manner of a design: its scheme, corners, glass, glows, patterns, as the styles of the home page have them. */
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
-import { chromaOf, Color, distance, isDark } from './color.ts';
+import { Color, chromaOf, distance, isDark } from './color.ts';
 import { readMonoFont } from './fonts.ts';
 import type { Look, Seen } from './look.ts';
 import { isButton, type Palette } from './palette.ts';
-import { gradientColors } from './style.ts';
+import { gradientColors, type Style } from './style.ts';
 import { splitAt } from './values.ts';
 
 export type Design = DeepCrawlResult['design'];
 
-export function readDesign(look: Look, palette: Pick<Palette, 'background' | 'primary'>, headingFont: string): Design {
+export function readDesign(
+  look: Look,
+  palette: Pick<Palette, 'background' | 'primary'>,
+  headingFont: string,
+): Design {
   const radius = readRadius(look);
   const pattern = readPattern(look);
   const mono = readMonoFont(look);
@@ -21,7 +25,14 @@ export function readDesign(look: Look, palette: Pick<Palette, 'background' | 'pr
     hasRadialGlows: look.seen.some(({ style }) => isGlow(style.value('background-image') ?? '', style.color)),
   };
   return {
-    vibe: vibeOf({ scheme, radius, primary: palette.primary, headingFont, hasEffects: traits.hasGlassmorphism || traits.hasRadialGlows, hasMono: mono !== undefined }),
+    vibe: vibeOf({
+      scheme,
+      radius,
+      primary: palette.primary,
+      headingFont,
+      hasEffects: traits.hasGlassmorphism || traits.hasRadialGlows,
+      hasMono: mono !== undefined,
+    }),
     borderRadius: radius,
     ...traits,
     colorScheme: scheme,
@@ -37,7 +48,9 @@ function readRadius({ seen }: Look): string {
   for (const one of seen) {
     const { element, style } = one;
     const isClickable = isButton(one);
-    const isCard = element.classes.some((one) => /card|panel|box|tile/i.test(one)) && style.value('border-radius') !== undefined;
+    const isCard =
+      element.classes.some((one) => /card|panel|box|tile/i.test(one)) &&
+      style.value('border-radius') !== undefined;
     if (!isClickable && !isCard && !/^(input|textarea)$/.test(element.tag)) continue;
     const value = radiusText(style.radius);
     counts.set(value, (counts.get(value) ?? 0) + (isClickable ? 2 : 1));
@@ -80,25 +93,39 @@ function isGlow(value: string, current: Color): boolean {
 /** Patterns that repeat behind the page or its bands. */
 function readPattern({ seen, styles, page }: Look): string | undefined {
   const tops = page.body ? [styles.of(page.body)] : [];
-  const bands = seen.filter(({ element }) => /^(main|section|header|div|footer)$/.test(element.tag)).map(({ style }) => style);
+  const bands = seen
+    .filter(({ element }) => /^(main|section|header|div|footer)$/.test(element.tag))
+    .map(({ style }) => style);
   for (const style of [...tops, ...bands]) {
-    const image = style.value('background-image') ?? '';
-    const size = style.value('background-size') ?? /\/\s*([\d.]+px[^,)]*)/.exec(image)?.[1] ?? '';
-    const isSmall = /^\d+(\.\d+)?(px|rem)/.test(size) && Number.parseFloat(size) <= 80;
-    if (/repeating-linear-gradient\(/.test(image)) return 'stripes';
-    if (isSmall && /radial-gradient\(/.test(image)) return 'dots';
-    if (isSmall && (image.match(/linear-gradient\(/g) ?? []).length >= 2) return 'grid';
-    if (/url\([^)]*(noise|grain)/i.test(image)) return 'noise';
-    if (/url\([^)]*(pattern|texture)/i.test(image)) return 'pattern';
+    const pattern = patternOf(style);
+    if (pattern !== undefined) return pattern;
   }
   return undefined;
+}
+
+function patternOf(style: Style): string | undefined {
+  const image = style.value('background-image') ?? '';
+  if (image === '' || image === 'none') return undefined;
+  const size = style.value('background-size') ?? /\/\s*([\d.]+px[^,)]*)/.exec(image)?.[1] ?? '';
+  const isSmall = /^\d+(\.\d+)?(px|rem)/.test(size) && Number.parseFloat(size) <= 80;
+  if (/repeating-linear-gradient\(/.test(image)) return 'stripes';
+  if (isSmall && /radial-gradient\(/.test(image)) return 'dots';
+  if (isSmall && (image.match(/linear-gradient\(/g) ?? []).length >= 2) return 'grid';
+  if (/url\([^)]*(noise|grain)/i.test(image)) return 'noise';
+  return /url\([^)]*(pattern|texture)/i.test(image) ? 'pattern' : undefined;
 }
 
 /** Small labels above headings: in capitals, spaced out, or in a pill. */
 function readLabelStyle({ seen }: Look): string | undefined {
   for (const { element, style, ownChars, part } of seen) {
     const next = element.parent?.elements[element.parent.elements.indexOf(element) + 1];
-    const isLabel = ownChars > 1 && ownChars < 40 && next !== undefined && /^h[12]$/.test(next.tag) && part !== 'header' && !/^h[1-4]$/.test(element.tag);
+    const isLabel =
+      ownChars > 1 &&
+      ownChars < 40 &&
+      next !== undefined &&
+      /^h[12]$/.test(next.tag) &&
+      part !== 'header' &&
+      !/^h[1-4]$/.test(element.tag);
     if (!isLabel || style.fontSize > 20) continue;
     if (style.background.alpha > 0 && style.radius >= 10) return 'pill';
     if (style.inherited('text-transform') === 'uppercase') return 'uppercase';
@@ -106,12 +133,22 @@ function readLabelStyle({ seen }: Look): string | undefined {
   return undefined;
 }
 
-type Traits = { scheme: string; radius: string; primary: Color; headingFont: string; hasEffects: boolean; hasMono: boolean };
+type Traits = {
+  scheme: string;
+  radius: string;
+  primary: Color;
+  headingFont: string;
+  hasEffects: boolean;
+  hasMono: boolean;
+};
 
 /** One word for the whole. */
 function vibeOf({ scheme, radius, primary, headingFont, hasEffects, hasMono }: Traits): string {
   const px = Number.parseFloat(radius);
-  const isSerif = /serif|georgia|playfair|merriweather|lora|garamond|bodoni|times|caslon|crimson|mincho|明朝|baskerville|didot|cormorant/i.test(headingFont) && !/sans/i.test(headingFont);
+  const isSerif =
+    /serif|georgia|playfair|merriweather|lora|garamond|bodoni|times|caslon|crimson|mincho|明朝|baskerville|didot|cormorant/i.test(
+      headingFont,
+    ) && !/sans/i.test(headingFont);
   const isVivid = chromaOf(primary) > 0.14;
   if (isSerif) return 'elegant';
   if (hasEffects) return 'futuristic';

@@ -87,10 +87,7 @@ export function* descendants(top: Element): Generator<Element> {
 }
 
 /** The element itself or the nearest above it that passes. */
-export function closest(
-  element: Element | null,
-  passes: (one: Element) => boolean,
-): Element | undefined {
+export function closest(element: Element | null, passes: (one: Element) => boolean): Element | undefined {
   for (let one = element; one; one = one.parent) if (passes(one)) return one;
   return undefined;
 }
@@ -117,10 +114,8 @@ export function textOf(
       parts.push(next.text);
       length += next.text.length;
     } else if (!silent.has(next.tag) && isShown(next)) {
-      const isFlowing = flowing.has(next.tag);
-      if (!isFlowing) stack.push(' ');
-      for (let i = next.children.length - 1; i >= 0; i -= 1) stack.push(next.children[i] ?? ' ');
-      if (!isFlowing) parts.push(' ');
+      if (flowing.has(next.tag)) stack.push(...next.children.toReversed());
+      else stack.push(' ', ...next.children.toReversed(), ' ');
     }
   }
   return tidy(parts.join('')).slice(0, maxLength);

@@ -36,7 +36,10 @@ const maxSheetBytes = limits.maxSheetsBytes / limits.pagesAtOnce;
 /** Bytes of a page that are made text: see maxChars in dom.ts. */
 const maxTextBytes = 4 * 1024 * 1024;
 
-const pageHeaders = { accept: 'text/html,application/xhtml+xml;q=0.9,*/*;q=0.5', 'accept-encoding': 'gzip, br' };
+const pageHeaders = {
+  accept: 'text/html,application/xhtml+xml;q=0.9,*/*;q=0.5',
+  'accept-encoding': 'gzip, br',
+};
 const sheetHeaders = { accept: 'text/css,*/*;q=0.1', 'accept-encoding': 'gzip, br' };
 
 export function createFetcher(outbound: Pick<Outbound, 'request'>, signal: AbortSignal): Fetcher {
@@ -45,7 +48,15 @@ export function createFetcher(outbound: Pick<Outbound, 'request'>, signal: Abort
   let sheetBytesLeft: number = limits.maxSheetsBytes;
 
   const get = (url: string, timeoutMs: number, maxBytes: number, headers: Record<string, string>) =>
-    outbound.request(url, { headers, timeoutMs, maxBytes, keepAlive: true, decode: true, acceptPartial: true, signal });
+    outbound.request(url, {
+      headers,
+      timeoutMs,
+      maxBytes,
+      keepAlive: true,
+      decode: true,
+      acceptPartial: true,
+      signal,
+    });
 
   const robotsOf = (origin: string): Promise<Robots> => {
     const known = robots.get(origin);
@@ -91,7 +102,8 @@ export function createFetcher(outbound: Pick<Outbound, 'request'>, signal: Abort
       const answer = await followSheet(url, reserved);
       used = answer.body.byteLength;
       const type = headerOf(answer, 'content-type');
-      if (answer.statusCode !== 200 || isBinary(answer.body) || /html|json|javascript/i.test(type)) return undefined;
+      if (answer.statusCode !== 200 || isBinary(answer.body) || /html|json|javascript/i.test(type))
+        return undefined;
       const text = decodeSheet(answer.body, type, charset);
       sheetBytesLeft += reserved - used;
       used = reserved;
@@ -181,7 +193,9 @@ export function createFetcher(outbound: Pick<Outbound, 'request'>, signal: Abort
 
   async function readSitemap(url: string): Promise<string> {
     try {
-      const { statusCode, body } = await get(url, robotsMs, maxSitemapBytes, { 'accept-encoding': 'gzip, br' });
+      const { statusCode, body } = await get(url, robotsMs, maxSitemapBytes, {
+        'accept-encoding': 'gzip, br',
+      });
       return statusCode === 200 && !isBinary(body) ? Buffer.from(body).toString() : '';
     } catch (cause) {
       // Pages are found by their links too.
@@ -222,7 +236,8 @@ const reasons: Partial<Record<OutboundError['failure'], string>> = {
 
 function readHome(answer: OutboundAnswer): Document {
   const { statusCode } = answer;
-  if (statusCode < 200 || statusCode > 299) throw new CrawlError(`the site answered with status ${statusCode}`);
+  if (statusCode < 200 || statusCode > 299)
+    throw new CrawlError(`the site answered with status ${statusCode}`);
   if (!isPage(answer)) throw new CrawlError('the site has no page there');
   return toDocument(answer);
 }
@@ -234,7 +249,10 @@ function isPage(answer: OutboundAnswer): boolean {
 }
 
 function toDocument(answer: OutboundAnswer): Document {
-  const { text, charset } = decodePage(answer.body.subarray(0, maxTextBytes), headerOf(answer, 'content-type'));
+  const { text, charset } = decodePage(
+    answer.body.subarray(0, maxTextBytes),
+    headerOf(answer, 'content-type'),
+  );
   return { url: answer.url, text, charset };
 }
 
@@ -252,7 +270,8 @@ function locationOf(answer: OutboundAnswer): string | undefined {
   if (!redirectStatuses.has(answer.statusCode)) return undefined;
   const location = headerOf(answer, 'location');
   if (location === '') return undefined;
-  if (!URL.canParse(location, answer.url.href)) throw new OutboundError('redirect', 'the redirect names no URL');
+  if (!URL.canParse(location, answer.url.href))
+    throw new OutboundError('redirect', 'the redirect names no URL');
   return new URL(location, answer.url).href;
 }
 
@@ -272,11 +291,13 @@ function sheetsOf({ all }: Page, url: URL): Wish[] {
       const text = element.children.map((one) => (one instanceof TextNode ? one.text : '')).join('');
       wishes.push({ text });
     }
-    if (element.tag !== 'link' || !isSheet(element.get('rel'), element.get('as'), element.get('onload'))) continue;
+    if (element.tag !== 'link' || !isSheet(element.get('rel'), element.get('as'), element.get('onload')))
+      continue;
     const href = element.get('href').trim();
     // Some sheets wait for the page under a media type that does not apply.
     const waits = /media/.test(element.get('onload'));
-    if (href === '' || element.attributes.has('disabled') || (!waits && !applies(element.get('media')))) continue;
+    if (href === '' || element.attributes.has('disabled') || (!waits && !applies(element.get('media'))))
+      continue;
     if (URL.canParse(href, base)) wishes.push({ href: new URL(href, base).href });
   }
   return wishes;

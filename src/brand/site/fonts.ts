@@ -14,7 +14,9 @@ export function readFonts(look: Look): Fonts | undefined {
 
 /** The family of code, when there is code. */
 export function readMonoFont({ seen }: Look): string | undefined {
-  return mostSeen(seen, ({ element, ownChars }) => (/^(code|pre|kbd|samp)$/.test(element.tag) ? ownChars : 0));
+  return mostSeen(seen, ({ element, ownChars }) =>
+    /^(code|pre|kbd|samp)$/.test(element.tag) ? ownChars : 0,
+  );
 }
 
 function weightInHeading({ element, ownChars, part }: Seen): number {
@@ -26,7 +28,8 @@ function weightInHeading({ element, ownChars, part }: Seen): number {
 
 function weightInBody({ element, ownChars, part }: Seen): number {
   if (part === 'code' || headingOf(element) > 0 || element.tag === 'button') return 0;
-  if (element.tag === 'p' || element.tag === 'li' || element.tag === 'dd') return ownChars * (part === 'footer' ? 0.7 : 1);
+  if (element.tag === 'p' || element.tag === 'li' || element.tag === 'dd')
+    return ownChars * (part === 'footer' ? 0.7 : 1);
   return ownChars * 0.4;
 }
 
@@ -58,22 +61,30 @@ const generic = new Set(
     ' ',
   ),
 );
-const icons = /font ?awesome|material (icons|symbols)|icon|glyph|symbol|feather|ionicons|themify|emoji|boxicons|remixicon|dashicons/i;
+const icons =
+  /font ?awesome|material (icons|symbols)|icon|glyph|symbol|feather|ionicons|themify|emoji|boxicons|remixicon|dashicons/i;
 
 /** The first family of a list that is a typeface, by the name people know it by. Undefined when there is none. */
 export function firstRealFamily(value: string): string | undefined {
   const families = familiesOf(value);
-  const real = families.find((one) => !generic.has(one.toLowerCase()) && !icons.test(one) && one.length <= 80 && !/^var\(|[{}<>;]/.test(one));
+  const real = families.find(
+    (one) =>
+      !generic.has(one.toLowerCase()) && !icons.test(one) && one.length <= 80 && !/^var\(|[{}<>;]/.test(one),
+  );
   if (real !== undefined) return plainName(real);
-  return families.some((one) => /^(system-ui|-apple-system|ui-sans-serif)$/i.test(one)) ? 'system-ui' : undefined;
+  return families.some((one) => /^(system-ui|-apple-system|ui-sans-serif)$/i.test(one))
+    ? 'system-ui'
+    : undefined;
 }
 
 /** Builders and foundries put their own marks around a name: `__Inter_a1b2c3`, `Inter var`, `Inter Variable`. */
 function plainName(family: string): string {
-  return family
-    .replace(/^__(.+?)(?:_Fallback)?_[0-9a-f]{4,8}$/i, '$1')
-    .replace(/_/g, ' ')
-    .replace(/[ -]?(?:variable|var|fallback|webfont|vf)$/i, '')
-    .replace(/([a-z])(?=InterVariable)/, '$1')
-    .trim() || family;
+  return (
+    family
+      .replace(/^__(.+?)(?:_Fallback)?_[0-9a-f]{4,8}$/i, '$1')
+      .replace(/_/g, ' ')
+      .replace(/[ -]?(?:variable|var|fallback|webfont|vf)$/i, '')
+      .replace(/([a-z])(?=InterVariable)/, '$1')
+      .trim() || family
+  );
 }

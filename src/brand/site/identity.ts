@@ -2,7 +2,7 @@
 import { project as limits } from '../../../schemas/limits.ts';
 import { closest, descendants, Element, type Page, TextNode, textOf, tidy } from './dom.ts';
 import { isPageHeader } from './look.ts';
-import { isForeign, type Styles } from './style.ts';
+import { isForeign, type Style, type Styles } from './style.ts';
 
 export type Found = { value: string; from: string };
 export type Identity = { name: Found | undefined; logo: Found | undefined };
@@ -18,7 +18,8 @@ export function readIdentity(page: Page, url: URL, styles: Styles): Identity {
 export function metaOf(page: Page, ...names: string[]): string {
   for (const name of names) {
     for (const element of page.all) {
-      const isNamed = (element.get('name') || element.get('property') || element.get('itemprop')).toLowerCase() === name;
+      const isNamed =
+        (element.get('name') || element.get('property') || element.get('itemprop')).toLowerCase() === name;
       const content = element.tag === 'meta' && isNamed ? tidy(element.get('content')) : '';
       if (content !== '') return content.slice(0, maxMetaChars);
     }
@@ -70,11 +71,17 @@ function collectThings(value: unknown, found: Thing[]): void {
     if (Array.isArray(next)) stack.push(...next.slice(0, maxThings));
     else if (typeof next === 'object' && next !== null) {
       const thing = next as Thing;
-      const types = [thing['@type']].flat().filter((one) => typeof one === 'string');
-      if (types.some((one) => organisations.test(one.replace(/^.*[/#]/, '')))) found.push(thing);
-      for (const key of ['@graph', 'publisher', 'mainEntity', 'brand', 'about']) if (thing[key] !== undefined) stack.push(thing[key]);
+      if (isOrganisation(thing)) found.push(thing);
+      stack.push(...within.map((key) => thing[key]));
     }
   }
+}
+
+const within = ['@graph', 'publisher', 'mainEntity', 'brand', 'about'];
+
+function isOrganisation(thing: Thing): boolean {
+  const types = [thing['@type']].flat().filter((one) => typeof one === 'string');
+  return types.some((one) => organisations.test(one.replace(/^.*[/#]/, '')));
 }
 
 /** Links of the header that lead home: there a name or a logo stands. */
@@ -84,10 +91,20 @@ function homeLinks({ all }: Page, url: URL): Element[] {
     if (/^(?:#top|#page-top|#home|(?:\.{0,2}\/)+(?:index\.html?)?|index\.html?)$/.test(href)) return true;
     if (href === '' || href.startsWith('#') || !URL.canParse(href, url.href)) return false;
     const target = new URL(href, url);
-    return target.host === url.host && (target.pathname === '/' || target.pathname === url.pathname || /^\/[a-z]{2}(-[a-z]{2})?\/?$/i.test(target.pathname));
+    return (
+      target.host === url.host &&
+      (target.pathname === '/' ||
+        target.pathname === url.pathname ||
+        /^\/[a-z]{2}(-[a-z]{2})?\/?$/i.test(target.pathname))
+    );
   };
   const scored = all
-    .filter((one) => (one.tag === 'a' || isNamedLogo(one)) && !isForeign(one) && closest(one, ({ tag }) => tag === 'footer') === undefined)
+    .filter(
+      (one) =>
+        (one.tag === 'a' || isNamedLogo(one)) &&
+        !isForeign(one) &&
+        closest(one, ({ tag }) => tag === 'footer') === undefined,
+    )
     .map((element) => {
       const inHeader = closest(element, isPageHeader) !== undefined;
       const named = closest(element, (one) => isNamedLogo(one)) !== undefined;
@@ -95,15 +112,28 @@ function homeLinks({ all }: Page, url: URL): Element[] {
       return { element, score: (named ? 4 : 0) + (inHeader ? 2 : 0) + (home ? 1.5 : 0) };
     })
     .filter(({ score }) => score >= 3.5);
-  return scored.sort((a, b) => b.score - a.score || a.element.order - b.element.order).slice(0, 8).map(({ element }) => element);
+  return scored
+    .sort((a, b) => b.score - a.score || a.element.order - b.element.order)
+    .slice(0, 8)
+    .map(({ element }) => element);
 }
 
 const isNamedLogo = ({ classes, attributes, tag }: Element) =>
-  tag !== 'body' && tag !== 'html' && [...classes, attributes.get('id') ?? ''].some((one) => /(^|[-_]|__|nav|site|header)(brand|logo|logotype|wordmark|site-?title|site-?name)([-_]|$|link|text|img|image)/i.test(one) && !/logos|brands|partner|client|customer|sponsor/i.test(one));
+  tag !== 'body' &&
+  tag !== 'html' &&
+  [...classes, attributes.get('id') ?? ''].some(
+    (one) =>
+      /(^|[-_]|__|nav|site|header)(brand|logo|logotype|wordmark|site-?title|site-?name)([-_]|$|link|text|img|image)/i.test(
+        one,
+      ) && !/logos|brands|partner|client|customer|sponsor/i.test(one),
+  );
 
 function findName(page: Page, url: URL, things: Thing[], links: Element[]): Found | undefined {
   const title = titleOf(page);
-  const parts = title.split(/\s+[|–—·•:»/-]\s+|\s*[|｜»•·]\s*|:\s+|\s+–\s*/).map(tidy).filter((one) => one !== '');
+  const parts = title
+    .split(/\s+[|–—·•:»/-]\s+|\s*[|｜»•·]\s*|:\s+|\s+–\s*/)
+    .map(tidy)
+    .filter((one) => one !== '');
   const candidates: Found[] = [
     ...things.map(({ name }) => ({ value: typeof name === 'string' ? name : '', from: 'JSON-LD' })),
     { value: metaOf(page, 'og:site_name'), from: 'og:site_name' },
@@ -113,7 +143,8 @@ function findName(page: Page, url: URL, things: Thing[], links: Element[]): Foun
   const host = hostWords(url);
   const part = parts.find((one) => sameWord(one, host));
   if (part !== undefined) candidates.push({ value: part, from: 'title and host' });
-  for (const value of [...parts].sort((a, b) => a.length - b.length)) candidates.push({ value, from: 'title' });
+  for (const value of [...parts].sort((a, b) => a.length - b.length))
+    candidates.push({ value, from: 'title' });
   for (const { value, from } of candidates) {
     const name = cleanName(value);
     if (name !== '' && name.length <= maxNameChars && !meaningless.test(name)) return { value: name, from };
@@ -121,17 +152,22 @@ function findName(page: Page, url: URL, things: Thing[], links: Element[]): Foun
   return undefined;
 }
 
-const meaningless = /^(home|homepage|start|startseite|ホーム|index|untitled|website|my site|logo|menu|navigation|toggle navigation|brand|document|welcome|willkommen|page|site|skip to .*|http.*)$/i;
+const meaningless =
+  /^(home|homepage|start|startseite|ホーム|index|untitled|website|my site|logo|menu|navigation|toggle navigation|brand|document|welcome|willkommen|page|site|skip to .*|http.*)$/i;
 
 function namesOf(link: Element): Found[] {
   const images = [...descendants(link)].filter(({ tag }) => tag === 'img' || tag === 'svg');
-  const alts = [link, ...images].map((one) => one.get('alt') || (one.tag === 'svg' ? one.get('aria-label') || titleIn(one) : ''));
-  const text = textOf(link, ({ classes }) => !classes.some((one) => /sr-only|visually-hidden|badge|version|tooltip/.test(one)), 120);
-  const found = [
-    { value: text, from: 'header link' },
-    ...alts.map((value) => ({ value, from: 'logo alt' })),
-  ];
-  if (/home|logo|start/i.test(link.get('aria-label'))) found.push({ value: link.get('aria-label'), from: 'logo alt' });
+  const alts = [link, ...images].map(
+    (one) => one.get('alt') || (one.tag === 'svg' ? one.get('aria-label') || titleIn(one) : ''),
+  );
+  const text = textOf(
+    link,
+    ({ classes }) => !classes.some((one) => /sr-only|visually-hidden|badge|version|tooltip/.test(one)),
+    120,
+  );
+  const found = [{ value: text, from: 'header link' }, ...alts.map((value) => ({ value, from: 'logo alt' }))];
+  if (/home|logo|start/i.test(link.get('aria-label')))
+    found.push({ value: link.get('aria-label'), from: 'logo alt' });
   return found.filter(({ value }) => value !== '');
 }
 
@@ -152,13 +188,14 @@ function cleanName(text: string): string {
 }
 
 const hostWords = ({ hostname }: URL) => hostname.replace(/^www\./, '').split('.')[0] ?? '';
-const sameWord = (text: string, host: string) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '') === host.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
+const sameWord = (text: string, host: string) =>
+  text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '') === host.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
 
 type Known = { things: Thing[]; links: Element[]; name: string };
 
 function findLogo(page: Page, url: URL, { things, links, name }: Known, styles: Styles): Found | undefined {
   for (const { logo } of things) {
-    const text = typeof logo === 'string' ? logo : typeof logo === 'object' && logo !== null ? ((logo as Thing)['url'] ?? (logo as Thing)['contentUrl']) : undefined;
+    const text = addressIn(logo);
     const address = typeof text === 'string' ? absolute(text, url) : undefined;
     if (address) return { value: address, from: 'JSON-LD' };
   }
@@ -169,26 +206,46 @@ function findLogo(page: Page, url: URL, { things, links, name }: Known, styles: 
   return namedImage(page, url, name) ?? iconOf(page, url);
 }
 
+/** An image of JSON-LD is an address, or a thing that has one. */
+function addressIn(image: unknown): unknown {
+  if (typeof image !== 'object' || image === null) return image;
+  const { url, contentUrl } = image as Thing;
+  return url ?? contentUrl;
+}
+
 /** The image of a link, or its inline SVG as a data URL. */
 function imageIn(link: Element, url: URL, styles: Styles): Found | undefined {
   for (const element of [link, ...descendants(link)]) {
-    if (!styles.of(element).isShown) continue;
-    const address = element.tag === 'img' ? sourceOf(element, url) : undefined;
-    if (address) return { value: address, from: 'header image' };
-    const isWhole = element.tag === 'svg' && !/icon|chevron|arrow|menu|caret/i.test(element.get('class'));
-    const data = isWhole ? asDataUrl(element, styles.of(element).color.hex) : undefined;
-    if (data) return { value: data, from: 'header svg' };
-    const background = /url\(\s*["']?([^"')]+)/.exec(styles.of(element).value('background-image') ?? '')?.[1];
-    const named = background !== undefined && /logo|brand/i.test(`${background} ${element.get('class')}`);
-    const picture = named ? absolute(background, url) : undefined;
-    if (picture) return { value: picture, from: 'header background' };
+    const style = styles.of(element);
+    const image = style.isShown ? pictureOf(element, url, style) : undefined;
+    if (image?.value !== undefined) return { value: image.value, from: image.from };
   }
   return undefined;
 }
 
+function pictureOf(element: Element, url: URL, style: Style): { value: string | undefined; from: string } {
+  if (element.tag === 'img') return { value: sourceOf(element, url), from: 'header image' };
+  const names = element.get('class');
+  if (element.tag === 'svg') {
+    const isControl = /icon|chevron|arrow|menu|caret/i.test(names);
+    return { value: isControl ? undefined : asDataUrl(element, style.color.hex), from: 'header svg' };
+  }
+  const background = /url\(\s*["']?([^"')]+)/.exec(style.value('background-image') ?? '')?.[1];
+  const isNamed = background !== undefined && /logo|brand/i.test(`${background} ${names}`);
+  return { value: isNamed ? absolute(background, url) : undefined, from: 'header background' };
+}
+
 function sourceOf(element: Element, url: URL): string | undefined {
-  const sources = [element.get('src'), element.get('data-src'), element.get('data-lazy-src'), (element.get('srcset').split(/\s/)[0] ?? '')];
-  const source = sources.find((one) => one !== '' && !/^data:image\/(gif|svg\+xml;base64,PHN2ZyB4bWxucz0naHR0|png;base64,.{0,120}$)/.test(one));
+  const sources = [
+    element.get('src'),
+    element.get('data-src'),
+    element.get('data-lazy-src'),
+    element.get('srcset').split(/\s/)[0] ?? '',
+  ];
+  const source = sources.find(
+    (one) =>
+      one !== '' && !/^data:image\/(gif|svg\+xml;base64,PHN2ZyB4bWxucz0naHR0|png;base64,.{0,120}$)/.test(one),
+  );
   return source === undefined ? undefined : absolute(source, url);
 }
 
@@ -198,12 +255,24 @@ function namedImage({ all }: Page, url: URL, name: string): Found | undefined {
   const named = all.filter(
     (one) =>
       one.tag === 'img' &&
-      /logo|brand|wordmark/i.test(`${one.get('src')} ${one.get('alt')} ${one.get('class')} ${one.get('id')}`) &&
-      closest(one, (above) => /logos|partner|client|customer|sponsor|brands|trusted|footer|testimonial/i.test(`${above.get('class')} ${above.get('id')}`) || above.tag === 'footer') === undefined &&
+      /logo|brand|wordmark/i.test(
+        `${one.get('src')} ${one.get('alt')} ${one.get('class')} ${one.get('id')}`,
+      ) &&
+      closest(
+        one,
+        (above) =>
+          /logos|partner|client|customer|sponsor|brands|trusted|footer|testimonial/i.test(
+            `${above.get('class')} ${above.get('id')}`,
+          ) || above.tag === 'footer',
+      ) === undefined &&
       !isForeign(one),
   );
   const inHeader = named.find((one) => closest(one, isPageHeader) !== undefined);
-  const image = inHeader ?? named.find((one) => word.length >= 3 && `${one.get('src')} ${one.get('alt')}`.toLowerCase().includes(word));
+  const image =
+    inHeader ??
+    named.find(
+      (one) => word.length >= 3 && `${one.get('src')} ${one.get('alt')}`.toLowerCase().includes(word),
+    );
   const address = image && sourceOf(image, url);
   return address ? { value: address, from: inHeader ? 'header image' : 'image' } : undefined;
 }
@@ -211,7 +280,13 @@ function namedImage({ all }: Page, url: URL, name: string): Found | undefined {
 /** Icons: the one for home screens, a vector, the largest. */
 function iconOf({ all }: Page, url: URL): Found | undefined {
   const icons = all
-    .filter(({ tag, attributes }) => tag === 'link' && /(^|\s)(shortcut icon|icon|apple-touch-icon(-precomposed)?|fluid-icon)(\s|$)/i.test(attributes.get('rel') ?? ''))
+    .filter(
+      ({ tag, attributes }) =>
+        tag === 'link' &&
+        /(^|\s)(shortcut icon|icon|apple-touch-icon(-precomposed)?|fluid-icon)(\s|$)/i.test(
+          attributes.get('rel') ?? '',
+        ),
+    )
     .map((element) => {
       const rel = element.get('rel').toLowerCase();
       const size = Number.parseInt(element.get('sizes'), 10) || (rel.includes('apple') ? 180 : 16);
@@ -236,7 +311,12 @@ const maxSvgElements = 60;
 
 function asDataUrl(svg: Element, color: string): string | undefined {
   const all = [...descendants(svg)];
-  if (all.length === 0 || all.length > maxSvgElements || all.some(({ tag }) => /^(script|foreignobject|use|image|a|style|animate|set)$/i.test(tag))) return undefined;
+  if (
+    all.length === 0 ||
+    all.length > maxSvgElements ||
+    all.some(({ tag }) => /^(script|foreignobject|use|image|a|style|animate|set)$/i.test(tag))
+  )
+    return undefined;
   const text = serialise(svg, color);
   const address = `data:image/svg+xml,${text.replace(/[%#<>{}|\\^`\s"]/g, encodeURIComponent)}`;
   return address.length <= limits.brandTextMaxChars ? address : undefined;
@@ -245,10 +325,20 @@ function asDataUrl(svg: Element, color: string): string | undefined {
 /** Elements and the attributes that draw: nothing that runs or loads. */
 function serialise(element: Element, color: string): string {
   const attributes = [...element.attributes]
-    .filter(([name, value]) => !/^(on|class|style|id|data-|aria-|href|xlink|role|focusable)/i.test(name) && !/url\s*\(\s*(?!#)/i.test(value))
-    .map(([name, value]) => ` ${name}='${escaped(value.replace(/currentcolor/gi, color).replace(/\d+\.\d{3,}/g, (one) => String(Number(Number(one).toFixed(2)))))}'`);
-  const space = element.tag === 'svg' && !element.attributes.has('xmlns') ? " xmlns='http://www.w3.org/2000/svg'" : '';
-  const inside = element.children.map((one) => (one instanceof Element ? serialise(one, color) : escaped(one.text.trim())));
+    .filter(
+      ([name, value]) =>
+        !/^(on|class|style|id|data-|aria-|href|xlink|role|focusable)/i.test(name) &&
+        !/url\s*\(\s*(?!#)/i.test(value),
+    )
+    .map(
+      ([name, value]) =>
+        ` ${name}='${escaped(value.replace(/currentcolor/gi, color).replace(/\d+\.\d{3,}/g, (one) => String(Number(Number(one).toFixed(2)))))}'`,
+    );
+  const space =
+    element.tag === 'svg' && !element.attributes.has('xmlns') ? " xmlns='http://www.w3.org/2000/svg'" : '';
+  const inside = element.children.map((one) =>
+    one instanceof Element ? serialise(one, color) : escaped(one.text.trim()),
+  );
   return `<${element.tag}${space}${attributes.join('')}>${inside.join('')}</${element.tag}>`;
 }
 

@@ -38,7 +38,10 @@ export function lookAt(page: Page, styles: Styles): Look {
     const style = styles.of(element);
     if (!style.isShown) continue;
     const ownChars = ownTextLength(element);
-    const part = partOf(element, mainChars < heroChars && (heroEnd === undefined || element.order <= heroEnd));
+    const part = partOf(
+      element,
+      mainChars < heroChars && (heroEnd === undefined || element.order <= heroEnd),
+    );
     seen.push({ element, style, part, ownChars });
     chars += ownChars;
     if (part !== 'header') mainChars += ownChars;
@@ -50,12 +53,24 @@ export function lookAt(page: Page, styles: Styles): Look {
 export function isPageHeader(element: Element): boolean {
   if (element.tag === 'nav' || element.get('role') === 'banner') return true;
   if (element.tag === 'section' || element.tag === 'main') return false;
-  const isHeader = element.tag === 'header' || /(^|\s)(navbar|site-header|header|topbar|nav-bar|main-header|masthead-nav)(\s|$)/.test(element.get('class'));
-  return isHeader && closest(element.parent, ({ tag }) => tag === 'article' || tag === 'section' || tag === 'main') === undefined;
+  const isHeader =
+    element.tag === 'header' ||
+    /(^|\s)(navbar|site-header|header|topbar|nav-bar|main-header|masthead-nav)(\s|$)/.test(
+      element.get('class'),
+    );
+  return (
+    isHeader &&
+    closest(element.parent, ({ tag }) => tag === 'article' || tag === 'section' || tag === 'main') ===
+      undefined
+  );
 }
 
 export function isFooter(element: Element): boolean {
-  return element.tag === 'footer' || element.get('role') === 'contentinfo' || /(^|[\s_-])footer([\s_-]|$)/.test(element.get('class'));
+  return (
+    element.tag === 'footer' ||
+    element.get('role') === 'contentinfo' ||
+    /(^|[\s_-])footer([\s_-]|$)/.test(element.get('class'))
+  );
 }
 
 const partMemo = new WeakMap<Element, Part | undefined>();
@@ -94,7 +109,10 @@ function holds(top: Element, tag: string): boolean {
 function findHero({ all }: Page): number | undefined {
   const heading = all.find(({ tag, attributes }) => tag === 'h1' && !attributes.has('hidden'));
   if (!heading) return undefined;
-  const section = closest(heading, ({ tag, parent }) => /^(section|header)$/.test(tag) || parent?.tag === 'main' || parent?.tag === 'body');
+  const section = closest(
+    heading,
+    ({ tag, parent }) => /^(section|header)$/.test(tag) || parent?.tag === 'main' || parent?.tag === 'body',
+  );
   if (!section || section.parent?.tag === 'html') return undefined;
   let last = section;
   for (let next = last.elements.at(-1); next; next = last.elements.at(-1)) last = next;
@@ -102,7 +120,10 @@ function findHero({ all }: Page): number | undefined {
 }
 
 function isWithinBody(element: Element): boolean {
-  return element.tag === 'body' || (element.depth > 2 && closest(element, ({ tag }) => tag === 'body' || tag === 'head')?.tag === 'body');
+  return (
+    element.tag === 'body' ||
+    (element.depth > 2 && closest(element, ({ tag }) => tag === 'body' || tag === 'head')?.tag === 'body')
+  );
 }
 
 function ownTextLength(element: Element): number {

@@ -1,7 +1,7 @@
 /** Which rules match an element: an index by what a selector ends with, then css-select for the selector itself. */
 import { compile } from 'css-select';
 import { parse, type Selector } from 'css-what';
-import { Element, TextNode, textOf } from './dom.ts';
+import { Element, type TextNode, textOf } from './dom.ts';
 import type { Rule } from './sheet.ts';
 
 export type Match = { rule: Rule; specificity: number };
@@ -127,22 +127,20 @@ const idName = /#((?:[\w-]|[^\x00-\x7f]|\\.)+)/;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: names may hold all that is not ASCII.
 const firstClass = /\.((?:[\w-]|[^\x00-\x7f]|\\.)+)/;
 
-const unescaped = (name: string) => name.replace(/\\([0-9a-f]{1,6}) ?|\\(.)/gi, (_, code?: string, char?: string) =>
-  code === undefined ? (char ?? '') : String.fromCodePoint(Math.min(Number.parseInt(code, 16), 0x10ffff)),
-);
+const unescaped = (name: string) =>
+  name.replace(/\\([0-9a-f]{1,6}) ?|\\(.)/gi, (_, code?: string, char?: string) =>
+    code === undefined ? (char ?? '') : String.fromCodePoint(Math.min(Number.parseInt(code, 16), 0x10ffff)),
+  );
 
 /** Without what stands in brackets. */
 function stripped(text: string): string {
+  if (!/[([]/.test(text)) return text;
   let result = '';
   let depth = 0;
-  for (let i = 0; i < text.length; i += 1) {
-    const char = text[i] ?? '';
-    if (char === '\\') {
-      if (depth === 0) result += char + (text[i + 1] ?? '');
-      i += 1;
-    } else if (char === '(' || char === '[') depth += 1;
-    else if (char === ')' || char === ']') depth -= 1;
-    else if (depth === 0) result += char;
+  for (const part of text.match(/\\.|[^\\]/gs) ?? []) {
+    if (part === '(' || part === '[') depth += 1;
+    else if (part === ')' || part === ']') depth -= 1;
+    else if (depth === 0) result += part;
   }
   return result;
 }
@@ -172,7 +170,8 @@ const adapter = {
   hasAttrib: ({ attributes }: Element, name: string) => attributes.has(name),
   removeSubsets: (nodes: Node[]) => nodes,
   existsOne: (test: (element: Element) => boolean, nodes: Node[]) => findAll(test, nodes, 1).length > 0,
-  findAll: (test: (element: Element) => boolean, nodes: Node[]) => findAll(test, nodes, Number.POSITIVE_INFINITY),
+  findAll: (test: (element: Element) => boolean, nodes: Node[]) =>
+    findAll(test, nodes, Number.POSITIVE_INFINITY),
   findOne: (test: (element: Element) => boolean, nodes: Node[]) => findAll(test, nodes, 1)[0] ?? null,
   equals: (one: Node, other: Node) => one === other,
 };

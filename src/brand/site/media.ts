@@ -63,11 +63,14 @@ function evaluatePart(part: string): boolean {
   const inner = part.replace(/^\(+|\)+$/g, '').trim();
   if (/[<>=]/.test(inner)) return evaluateRange(inner);
   const [name = '', value] = inner.split(':').map((one) => one.trim());
-  return value === undefined ? name in answers || /^(color|width|grid)$/.test(name) : evaluateFeature(name, value);
+  return value === undefined
+    ? name in answers || /^(color|width|grid)$/.test(name)
+    : evaluateFeature(name, value);
 }
 
 function evaluateFeature(name: string, value: string): boolean {
-  const [, bound = '', dimension = ''] = /^(min|max)-(?:device-)?(width|height|inline-size)$/.exec(name) ?? [];
+  const [, bound = '', dimension = ''] =
+    /^(min|max)-(?:device-)?(width|height|inline-size)$/.exec(name) ?? [];
   if (dimension !== '') {
     const size = sizeOf(dimension);
     return bound === 'min' ? size >= toPx(value) : size <= toPx(value);

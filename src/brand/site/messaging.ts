@@ -16,14 +16,20 @@ export function readTagline({ content, text, isShown }: Outline, name: string, t
     if (next !== undefined) return next;
     if (isSentence(own, name)) return own;
   }
-  const parts = title.split(/\s+[|–—·•-]\s+|:\s+|｜/).map(tidy).filter((one) => isSentence(one, name));
+  const parts = title
+    .split(/\s+[|–—·•-]\s+|:\s+|｜/)
+    .map(tidy)
+    .filter((one) => isSentence(one, name));
   const longest = parts.sort((a, b) => b.length - a.length)[0];
   return longest ?? '';
 }
 
 /** Whether a heading is only what the title calls the page. */
 function isLabelled(heading: string, title: string): boolean {
-  const [shortest = ''] = title.split(/\s+[|–—·•-]\s+|:\s+|｜/).map(tidy).sort((a, b) => a.length - b.length);
+  const [shortest = ''] = title
+    .split(/\s+[|–—·•-]\s+|:\s+|｜/)
+    .map(tidy)
+    .sort((a, b) => a.length - b.length);
   const plain = (one: string) => one.toLowerCase().replace(/[.!]+$/, '');
   return heading.split(' ').length <= 3 && plain(shortest) === plain(heading);
 }
@@ -37,47 +43,86 @@ function isSentence(text: string, name: string): boolean {
 }
 
 /** What stands right below a heading that is only the name. */
-function sentenceAfter(heading: Element, outline: Pick<Outline, 'text' | 'isShown'>, name: string): string | undefined {
+function sentenceAfter(
+  heading: Element,
+  outline: Pick<Outline, 'text' | 'isShown'>,
+  name: string,
+): string | undefined {
   const around = heading.parent;
   if (!around) return undefined;
   const lines = linesOf(around, outline);
   const own = outline.text(heading, 300);
   const at = lines.findIndex(({ text }) => text === own);
-  return lines.slice(at + 1, at + 4).map(({ text }) => text).find((text) => isSentence(text, name) && text.length <= 160);
+  return lines
+    .slice(at + 1, at + 4)
+    .map(({ text }) => text)
+    .find((text) => isSentence(text, name) && text.length <= 160);
 }
 
 /** The paragraph that explains the opening. */
 export function readLead({ content, text }: Outline): string {
   const from = content.findIndex(({ tag }) => tag === 'h1');
-  const paragraph = content.slice(Math.max(0, from)).find((one) => one.tag === 'p' && text(one, 600).length >= 40);
+  const paragraph = content
+    .slice(Math.max(0, from))
+    .find((one) => one.tag === 'p' && text(one, 600).length >= 40);
   return paragraph ? text(paragraph, 600) : '';
 }
 
 const maxCtas = 12;
 
 /** What visitors are asked to do, in the order of the page. */
-export function readCtas({ page, isShown, text, content }: Outline, isButton: (element: Element) => boolean): string[] {
+export function readCtas(
+  { page, isShown, text, content }: Outline,
+  isButton: (element: Element) => boolean,
+): string[] {
   const inContent = new Set(content);
   const found: string[] = [];
   for (const element of page.all) {
     if (found.length >= maxCtas) break;
-    const isClickable = element.tag === 'a' || element.tag === 'button' || (element.tag === 'input' && /^(submit|button)$/.test(element.get('type')));
-    if (!isClickable || !isShown(element) || !isButton(element)) continue;
-    if (!inContent.has(element) && (isFooter(element) || closest(element, isPageHeader) === undefined || closest(element, isFooter) !== undefined)) continue;
+    if (!isClickable(element) || !isShown(element) || !isButton(element)) continue;
+    if (!inContent.has(element) && !isInHeader(element)) continue;
     const label = element.tag === 'input' ? tidy(element.get('value')) : text(element, 80);
-    if (isCall(label) && !isControl(element) && !found.some((one) => one.toLowerCase() === label.toLowerCase())) found.push(label);
+    const isKnown = found.some((one) => one.toLowerCase() === label.toLowerCase());
+    if (isCall(label) && !isControl(element) && !isKnown) found.push(label);
   }
   return found;
 }
 
-const noCalls = /^(menu|close|search|toggle.*|previous|next|back|suche|schließen|メニュー|閉じる|検索|x|×|ok|copy|submit query|\d+|«|»|‹|›)$/i;
-const isCall = (label: string) => label.length >= 2 && label.length <= 48 && /\p{L}/u.test(label) && !noCalls.test(label);
+const isClickable = (element: Element) =>
+  element.tag === 'a' ||
+  element.tag === 'button' ||
+  (element.tag === 'input' && /^(submit|button)$/.test(element.get('type')));
+
+const isInHeader = (element: Element) =>
+  closest(element, isPageHeader) !== undefined && closest(element, isFooter) === undefined;
+
+const noCalls =
+  /^(menu|close|search|toggle.*|previous|next|back|suche|schließen|メニュー|閉じる|検索|x|×|ok|copy|submit query|\d+|«|»|‹|›)$/i;
+const isCall = (label: string) =>
+  label.length >= 2 && label.length <= 48 && /\p{L}/u.test(label) && !noCalls.test(label);
 
 function isControl(element: Element): boolean {
-  return closest(element, (one) => /toggler|carousel|dropdown|pagination|accordion|tablist|close|cookie|social|page-link|filter|code/i.test(one.get('class')) && one.tag !== 'body' && one.tag !== 'html' && one.depth > element.depth - 3) !== undefined || element.attributes.has('aria-expanded');
+  return (
+    closest(
+      element,
+      (one) =>
+        /toggler|carousel|dropdown|pagination|accordion|tablist|close|cookie|social|page-link|filter|code/i.test(
+          one.get('class'),
+        ) &&
+        one.tag !== 'body' &&
+        one.tag !== 'html' &&
+        one.depth > element.depth - 3,
+    ) !== undefined || element.attributes.has('aria-expanded')
+  );
 }
 
-type Material = { text: string; features: readonly { title: string }[]; headings: readonly string[]; hasCode: boolean; hasShop: boolean };
+type Material = {
+  text: string;
+  features: readonly { title: string }[];
+  headings: readonly string[];
+  hasCode: boolean;
+  hasShop: boolean;
+};
 
 /** Strings of a site put together to what it promises, to whom, and how. Empty where nothing speaks for an answer. */
 export function readMessaging(material: Material, ctas: string[]): Messaging {
@@ -95,11 +140,26 @@ function valuesOf({ features, headings }: Material): string[] {
 }
 
 const tones: [tone: string, sign: RegExp][] = [
-  ['technical', /\b(api|sdk|cli|npm|open[- ]source|framework|deploy|kubernetes|typescript|javascript|plugin|library|css|html|components?|ライブラリ|開発者)\b|オープンソース/giu],
-  ['playful', /!|\b(fun|love|awesome|happy|hey|yay|magic|wow|oops|lust|spaß|cool|amazing|delight(?:ful)?)\b|[😀-🙏🎉🚀✨]|楽し/giu],
-  ['luxurious', /\b(exclusive|luxury|bespoke|exquisite|timeless|elegant|exklusiv|zeitlos|elegan\w*|feinste[nrs]?)\b|上質|贅沢/giu],
-  ['formal', /\b(solutions?|enterprise|compliance|professional|consult\w*|clients|expertise|corporate|industry|unternehmen|lösungen|beratung|ihnen|ihre[mnrs]?)\b|ございます|いたします|弊社|ソリューション/giu],
-  ['warm', /\b(family|together|care|community|home|handmade|welcome|local|friendly|cozy|familie|gemeinsam|herzlich\w*|liebe)\b|家族|心を込めて|あたたか/giu],
+  [
+    'technical',
+    /\b(api|sdk|cli|npm|open[- ]source|framework|deploy|kubernetes|typescript|javascript|plugin|library|css|html|components?|ライブラリ|開発者)\b|オープンソース/giu,
+  ],
+  [
+    'playful',
+    /!|\b(fun|love|awesome|happy|hey|yay|magic|wow|oops|lust|spaß|cool|amazing|delight(?:ful)?)\b|[😀-🙏🎉🚀✨]|楽し/giu,
+  ],
+  [
+    'luxurious',
+    /\b(exclusive|luxury|bespoke|exquisite|timeless|elegant|exklusiv|zeitlos|elegan\w*|feinste[nrs]?)\b|上質|贅沢/giu,
+  ],
+  [
+    'formal',
+    /\b(solutions?|enterprise|compliance|professional|consult\w*|clients|expertise|corporate|industry|unternehmen|lösungen|beratung|ihnen|ihre[mnrs]?)\b|ございます|いたします|弊社|ソリューション/giu,
+  ],
+  [
+    'warm',
+    /\b(family|together|care|community|home|handmade|welcome|local|friendly|cozy|familie|gemeinsam|herzlich\w*|liebe)\b|家族|心を込めて|あたたか/giu,
+  ],
 ];
 
 /** The tone with most signs per character, when it has enough of them. */
@@ -128,7 +188,11 @@ function audienceOf({ text, hasCode, hasShop }: Material): string {
 
 /** Headings that could be promises. */
 export function headingsOf({ content, text }: Outline): string[] {
-  return content.filter(({ tag }) => tag === 'h2').map((one) => text(one, 120)).filter((one) => one.length >= 6).slice(0, 6);
+  return content
+    .filter(({ tag }) => tag === 'h2')
+    .map((one) => text(one, 120))
+    .filter((one) => one.length >= 6)
+    .slice(0, 6);
 }
 
 /** Whether an element is a button by name; pages that were read without their styles have nothing else. */

@@ -26,7 +26,20 @@ export type Outline = {
 
 const maxGroups = 200;
 const maxItems = 40;
-const itemTags = new Set(['div', 'li', 'article', 'section', 'a', 'figure', 'blockquote', 'td', 'details', 'dl', 'tr', 'app-card']);
+const itemTags = new Set([
+  'div',
+  'li',
+  'article',
+  'section',
+  'a',
+  'figure',
+  'blockquote',
+  'td',
+  'details',
+  'dl',
+  'tr',
+  'app-card',
+]);
 
 export function outline(page: Page, isShown: (element: Element) => boolean): Outline {
   const text = (element: Element, maxLength = 2_000) => textOf(element, isShown, maxLength);
@@ -56,9 +69,15 @@ function isContent(element: Element): boolean {
 /** Header and navigation; a header with the page's first heading belongs to the content. */
 function isApart(element: Element): boolean {
   if (isForeign(element) || /^(script|style|template|noscript|nav|dialog)$/.test(element.tag)) return true;
-  if (isFooter(element) && element.tag !== 'blockquote' && closest(element.parent, ({ tag }) => tag === 'blockquote' || tag === 'article' || tag === 'figure') === undefined)
+  if (
+    isFooter(element) &&
+    element.tag !== 'blockquote' &&
+    closest(element.parent, ({ tag }) => tag === 'blockquote' || tag === 'article' || tag === 'figure') ===
+      undefined
+  )
     return !/card-footer/.test(element.get('class'));
-  if (/(^|\s)(modal|offcanvas|sidebar|breadcrumb|pagination|dropdown-menu)(\s|$)/.test(element.get('class'))) return true;
+  if (/(^|\s)(modal|offcanvas|sidebar|breadcrumb|pagination|dropdown-menu)(\s|$)/.test(element.get('class')))
+    return true;
   if (!isPageHeader(element)) return false;
   for (const one of descendants(element)) if (one.tag === 'h1') return false;
   return true;
@@ -90,7 +109,10 @@ function itemOf(element: Element, text: (one: Element) => string): Item {
 }
 
 /** Texts of the smallest blocks of an element, in their order: what stands on lines of its own. */
-export function linesOf(element: Element, { text, isShown }: Pick<Outline, 'text' | 'isShown'>): { element: Element; text: string }[] {
+export function linesOf(
+  element: Element,
+  { text, isShown }: Pick<Outline, 'text' | 'isShown'>,
+): { element: Element; text: string }[] {
   const lines: { element: Element; text: string }[] = [];
   const visit = (one: Element, depth: number): void => {
     if (!isShown(one) || lines.length >= maxLines) return;
@@ -109,11 +131,18 @@ export function linesOf(element: Element, { text, isShown }: Pick<Outline, 'text
 }
 
 const maxLines = 60;
-const inline = /^(a|abbr|b|bdi|cite|code|em|i|img|kbd|mark|q|s|del|ins|small|span|strong|sub|sup|time|u|br|svg|wbr|data|font|ruby|rt|rb|rp)$/;
-const isBlock = ({ tag, elements }: Element): boolean => !inline.test(tag) || elements.some(({ tag: inner }) => !inline.test(inner));
+const inline =
+  /^(a|abbr|b|bdi|cite|code|em|i|img|kbd|mark|q|s|del|ins|small|span|strong|sub|sup|time|u|br|svg|wbr|data|font|ruby|rt|rb|rp)$/;
+const isBlock = ({ tag, elements }: Element): boolean =>
+  !inline.test(tag) || elements.some(({ tag: inner }) => !inline.test(inner));
 
 /** Text that stands beside blocks. */
 function looseText(element: Element): string {
-  const whole = element.children.filter((one) => !('tag' in one)).map((one) => ('text' in one ? one.text : '')).join(' ').replace(/\s+/g, ' ').trim();
+  const whole = element.children
+    .filter((one) => !('tag' in one))
+    .map((one) => ('text' in one ? one.text : ''))
+    .join(' ')
+    .replace(/\s+/g, ' ')
+    .trim();
   return whole.length > 1 ? whole.slice(0, 1_000) : '';
 }

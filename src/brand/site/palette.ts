@@ -2,9 +2,20 @@
  * The five colours of a page. Every element that shows a colour votes for it, with the weight of its role and place;
  * colours that look alike are one; grey loses against colour.
  */
-import { between, chromaOf, Color, contrastOf, distance, isDark, lightnessOf, parseColor, white } from './color.ts';
+import {
+  between,
+  Color,
+  chromaOf,
+  contrastOf,
+  distance,
+  isDark,
+  lightnessOf,
+  parseColor,
+  white,
+} from './color.ts';
 import { closest, type Element, textOf } from './dom.ts';
 import type { Look, Seen } from './look.ts';
+import type { Style } from './style.ts';
 
 export type Evidence = { role: string; weight: number; hex: string };
 
@@ -20,7 +31,17 @@ export type Palette = {
   evidence: Evidence[];
 };
 
-type Role = 'button' | 'outline' | 'link' | 'section' | 'header' | 'heading' | 'theme' | 'variable' | 'shape' | 'logo';
+type Role =
+  | 'button'
+  | 'outline'
+  | 'link'
+  | 'section'
+  | 'header'
+  | 'heading'
+  | 'theme'
+  | 'variable'
+  | 'shape'
+  | 'logo';
 
 /** What one vote of a role weighs, and how much all of a role may weigh together. */
 const weights: Record<Role, { one: number; most: number }> = {
@@ -57,9 +78,13 @@ export function readPalette(look: Look): Palette {
   const isFound = first !== undefined && first.score >= minScore;
   const primary = isFound ? first.color : foreground;
   const rest = clusters.filter(
-    ({ color, score }) => score >= minScore / 2 && distance(color, primary) > otherAbove && distance(color, background) > sameBelow,
+    ({ color, score }) =>
+      score >= minScore / 2 &&
+      distance(color, primary) > otherAbove &&
+      distance(color, background) > sameBelow,
   );
-  const secondary = ballot.named('secondary', primary, background) ?? rest[0]?.color ?? between(primary, background, 0.4);
+  const secondary =
+    ballot.named('secondary', primary, background) ?? rest[0]?.color ?? between(primary, background, 0.4);
   const third = rest.find(({ color }) => distance(color, secondary) > otherAbove)?.color;
   const accent = ballot.named('accent', primary, background) ?? third ?? (rest[0] ? secondary : primary);
   return { primary, secondary, accent, background, foreground, isFound, evidence: first?.evidence ?? [] };
@@ -78,7 +103,9 @@ function findBackground({ seen, page, styles, chars }: Look): Color {
     known.chars += ownChars;
     grounds.set(hex, known);
   }
-  const [most] = [...grounds.values()].sort((a, b) => b.chars - a.chars || a.color.hex.localeCompare(b.color.hex));
+  const [most] = [...grounds.values()].sort(
+    (a, b) => b.chars - a.chars || a.color.hex.localeCompare(b.color.hex),
+  );
   if (!most || most.color.hex === canvas.hex) return canvas;
   const onCanvas = grounds.get(canvas.hex)?.chars ?? 0;
   // Cards and bands cover a part of the page; a wrapper covers it.
@@ -86,29 +113,27 @@ function findBackground({ seen, page, styles, chars }: Look): Color {
   return isWrapper && chromaOf(most.color) < 0.12 ? most.color : canvas;
 }
 
-/** The colour that the page's text has by itself, unless hardly any text has it. */
+/** The colour that the page gives its text; where it gives none, the one that most text has. */
 function findForeground({ seen, page, styles }: Look, background: Color): Color {
   const counts = new Map<string, { color: Color; chars: number }>();
-  let total = 0;
   for (const { style, ownChars, part, element } of seen) {
-    if (ownChars === 0 || part === 'code' || element.tag === 'a' || distance(style.ground, background) > sameBelow) continue;
+    const isText = ownChars > 0 && part !== 'code' && element.tag !== 'a';
+    if (!isText || distance(style.ground, background) > sameBelow) continue;
     const color = style.textColor;
     const known = counts.get(color.hex) ?? { color, chars: 0 };
     const share = /^(p|li|h[1-6]|body|main|div|td|dd|blockquote)$/.test(element.tag) ? 1 : 0.6;
     known.chars += ownChars * share;
-    total += ownChars * share;
     counts.set(color.hex, known);
   }
-  const own = page.body ? styles.of(page.body).textColor : undefined;
-  const used = own ? (counts.get(own.hex)?.chars ?? 0) : 0;
-  const isMeant = page.body !== undefined && styles.of(page.body).inherited('color') !== undefined;
-  if (own && contrastOf(own, background) > 2.5 && (isMeant || used > 0 || total === 0)) return own;
+  const isReadable = (color: Color) => contrastOf(color, background) > 2.5;
+  const body = page.body && styles.of(page.body);
+  const own = body && isReadable(body.textColor) ? body.textColor : undefined;
+  const isMeant = own && (body?.inherited('color') !== undefined || counts.has(own.hex));
+  if (own && isMeant) return own;
   const [most] = [...counts.values()]
-    .filter(({ color }) => contrastOf(color, background) > 2.5)
+    .filter(({ color }) => isReadable(color))
     .sort((a, b) => b.chars - a.chars || a.color.hex.localeCompare(b.color.hex));
-  if (most) return most.color;
-  if (own && contrastOf(own, background) > 2.5) return own;
-  return isDark(background) ? white : new Color(17, 17, 17);
+  return most?.color ?? own ?? (isDark(background) ? white : new Color(17, 17, 17));
 }
 
 type Cluster = { color: Color; score: number; evidence: Evidence[] };
@@ -167,7 +192,9 @@ class Ballot {
       known.sum += weight;
       exact.set(color.hex, known);
     }
-    const sorted = [...exact.values()].sort((a, b) => b.sum - a.sum || a.color.hex.localeCompare(b.color.hex));
+    const sorted = [...exact.values()].sort(
+      (a, b) => b.sum - a.sum || a.color.hex.localeCompare(b.color.hex),
+    );
     const clusters: { color: Color; roles: Map<Role, number> }[] = [];
     for (const { color, roles } of sorted) {
       const near = clusters.find((one) => distance(one.color, color) < sameBelow);
@@ -203,20 +230,28 @@ function colourfulness(color: Color, role: Role): number {
   return Math.min(1, Math.max(least, (chroma - 0.015) / 0.07));
 }
 
-const statusNames = /(^|[-_])(success|danger|error|warning|warn|info|alert|notice|invalid|valid|destructive|delete|positive|negative|toast)([-_]|$)/i;
+const statusNames =
+  /(^|[-_])(success|danger|error|warning|warn|info|alert|notice|invalid|valid|destructive|delete|positive|negative|toast)([-_]|$)/i;
 const otherBrands =
   /facebook|twitter|instagram|google|linkedin|youtube|pinterest|whatsapp|github|gitlab|dribbble|tiktok|discord|slack|apple|paypal|visa|mastercard|stripe|telegram|reddit|snapchat|tumblr|vimeo|behance|xing|(^|[\s_-])line([\s_-]|$)/i;
-const secondaryNames = /(^|[-_])(secondary|light|dark|outline|ghost|link|text|default|neutral|white|black|subtle|tertiary)([-_]|$)/i;
+const secondaryNames =
+  /(^|[-_])(secondary|light|dark|outline|ghost|link|text|default|neutral|white|black|subtle|tertiary)([-_]|$)/i;
 const primaryNames = /(^|[-_])(primary|cta|brand|main|action|hero)([-_]|$)/i;
 
 function isStatus(element: Element): boolean {
-  return closest(element, ({ classes }) => classes.some((one) => statusNames.test(one) && !/^(bg|text)-info$/.test(one) || /^alert/.test(one))) !== undefined;
+  return (
+    closest(element, ({ classes }) =>
+      classes.some((one) => (statusNames.test(one) && !/^(bg|text)-info$/.test(one)) || /^alert/.test(one)),
+    ) !== undefined
+  );
 }
 
 function isOtherBrand(element: Element): boolean {
   const { classes, attributes } = element;
   const [inside] = /^(a|button)$/.test(element.tag) ? element.elements : [];
-  return otherBrands.test(`${classes.join(' ')} ${inside?.classes.join(' ') ?? ''} ${attributes.get('aria-label') ?? ''} ${hostOf(attributes.get('href') ?? '')}`);
+  return otherBrands.test(
+    `${classes.join(' ')} ${inside?.classes.join(' ') ?? ''} ${attributes.get('aria-label') ?? ''} ${hostOf(attributes.get('href') ?? '')}`,
+  );
 }
 
 const hostOf = (href: string) => /^(?:https?:)?\/\/([^/]*)/i.exec(href)?.[1] ?? '';
@@ -231,27 +266,40 @@ function voteOf(seen: Seen, look: Look, ballot: Ballot): void {
   else if (element.tag === 'a' && seen.ownChars > 0) voteOfLink(seen, ballot);
   else if (isBand(seen) || isPanel(seen)) voteOfBand(seen, look, ballot);
   else voteOfSmall(seen, factor, ballot);
-  if (/^(h1|h2|h3)$/.test(closest(element, ({ tag }) => /^h[1-3]$/.test(tag))?.tag ?? '') && seen.ownChars > 0)
+  if (
+    /^(h1|h2|h3)$/.test(closest(element, ({ tag }) => /^h[1-3]$/.test(tag))?.tag ?? '') &&
+    seen.ownChars > 0
+  )
     ballot.vote(style.textColor, 'heading', element.tag === 'span' || part === 'hero' ? 1 : 0.5);
 }
 
 /** Something to click that looks like it: filled, framed, or named so. */
 export function isButton({ element, style, ownChars }: Seen): boolean {
   const { tag } = element;
-  const isNamed = element.classes.some((one) => /(^|[-_])(btn|button|cta)([-_]|$)/i.test(one)) || element.get('role') === 'button';
+  const isNamed =
+    element.classes.some((one) => /(^|[-_])(btn|button|cta)([-_]|$)/i.test(one)) ||
+    element.get('role') === 'button';
   if (tag === 'button') return ownChars > 0 || element.elements.length > 0;
   if (tag === 'input') return /^(submit|button)$/.test(element.get('type'));
   if (tag !== 'a' && !(isNamed && tag === 'span')) return false;
-  return isNamed || ((style.background.alpha > 0.5 || style.gradient.length > 0) && ownChars > 0 && ownChars < 40);
+  return (
+    isNamed || ((style.background.alpha > 0.5 || style.gradient.length > 0) && ownChars > 0 && ownChars < 40)
+  );
 }
 
 function voteOfButton({ element, style, part }: Seen, factor: number, ballot: Ballot): void {
   const names = element.classes.join(' ');
-  if (/close|toggler|carousel|hamburger|dropdown-toggle|menu-toggle|tab|page-link/i.test(names) && !primaryNames.test(names)) return;
+  if (
+    /close|toggler|carousel|hamburger|dropdown-toggle|menu-toggle|tab|page-link/i.test(names) &&
+    !primaryNames.test(names)
+  )
+    return;
   let share = factor;
   if (primaryNames.test(names)) share *= 1.4;
   else if (secondaryNames.test(names)) share *= 0.6;
-  const fill = style.gradient.find(({ alpha }) => alpha > 0.5) ?? (style.background.alpha > 0.3 ? style.ground : undefined);
+  const fill =
+    style.gradient.find(({ alpha }) => alpha > 0.5) ??
+    (style.background.alpha > 0.3 ? style.ground : undefined);
   const isDefault = element.tag === 'button' && fill?.hex === '#efefef';
   if (fill && !isDefault) ballot.vote(fill, 'button', share);
   else {
@@ -270,7 +318,10 @@ function voteOfLink({ element, style, part, ownChars }: Seen, ballot: Ballot): v
 /** A wide part of the page. */
 function isBand({ element, style }: Seen): boolean {
   if (style.background.alpha < 0.3 && style.gradient.length === 0) return false;
-  return /^(section|header|footer|nav|main|aside|article)$/.test(element.tag) || /section|hero|banner|jumbotron|masthead|navbar|header|callout|footer|cta/i.test(element.get('class'));
+  return (
+    /^(section|header|footer|nav|main|aside|article)$/.test(element.tag) ||
+    /section|hero|banner|jumbotron|masthead|navbar|header|callout|footer|cta/i.test(element.get('class'))
+  );
 }
 
 /** A card or another part that is filled with a colour and has something to say. */
@@ -288,25 +339,29 @@ function voteOfBand({ element, style, part }: Seen, { chars }: Look, ballot: Bal
   for (const color of colors) {
     // Pale bands set things apart; they are nobody's colour.
     const pale = lightnessOf(color) > 0.9 ? 0.2 : 1;
-    ballot.vote(color, role, share * pale * (part === 'footer' ? 0.5 : 1) / colors.length);
+    ballot.vote(color, role, (share * pale * (part === 'footer' ? 0.5 : 1)) / colors.length);
   }
 }
 
 function voteOfSmall({ element, style, ownChars }: Seen, factor: number, ballot: Ballot): void {
-  const { namespace } = element;
-  if (/svg$/.test(namespace)) {
-    const fill = style.value('fill') ?? '';
-    const isLogo = closest(element, ({ classes, tag }) => tag === 'a' && classes.some((one) => /logo|brand/i.test(one))) !== undefined;
-    const color = fill === '' || fill === 'none' ? undefined : parseColor(fill, style.color);
-    ballot.vote(color, isLogo ? 'logo' : 'shape', isLogo ? 1 : 0.3 * factor);
-    return;
-  }
-  if (style.background.alpha > 0.3 && element.tag !== 'body' && element.tag !== 'html') ballot.vote(style.ground, 'shape', 0.6 * factor);
+  if (/svg$/.test(element.namespace)) return voteOfDrawing(element, style, factor, ballot);
+  if (style.background.alpha > 0.3 && element.tag !== 'body' && element.tag !== 'html')
+    ballot.vote(style.ground, 'shape', 0.6 * factor);
   const isInParagraph = ownChars > 0 && element.parent !== null;
   if (isInParagraph && chromaOf(style.color) > 0.06) ballot.vote(style.textColor, 'shape', 0.5 * factor);
   const isIcon = element.tag === 'i' && element.classes.length > 0;
   if (isIcon) ballot.vote(style.textColor, 'shape', 0.7 * factor);
-  if (element.classes.some((one) => /logo|brand/i.test(one)) && ownChars > 0) ballot.vote(style.textColor, 'logo', 0.7);
+  if (element.classes.some((one) => /logo|brand/i.test(one)) && ownChars > 0)
+    ballot.vote(style.textColor, 'logo', 0.7);
+}
+
+function voteOfDrawing(element: Element, style: Style, factor: number, ballot: Ballot): void {
+  const fill = style.value('fill') ?? '';
+  const isNamed = ({ classes, tag }: Element) =>
+    tag === 'a' && classes.some((one) => /logo|brand/i.test(one));
+  const isLogo = closest(element, isNamed) !== undefined;
+  const color = fill === '' || fill === 'none' ? undefined : parseColor(fill, style.color);
+  ballot.vote(color, isLogo ? 'logo' : 'shape', isLogo ? 1 : 0.3 * factor);
 }
 
 function voteOfMeta({ page }: Look, ballot: Ballot): void {
@@ -324,17 +379,20 @@ function voteOfVariables({ page, styles }: Look, ballot: Ballot): void {
   const tops = [page.all.find(({ tag }) => tag === 'html'), page.body].filter((one) => one !== undefined);
   for (const top of tops) {
     const style = styles.of(top);
-    for (const name of style.variableNames) {
-      const [, role = ''] = /^--(?:[a-z]{1,12}-){0,2}(primary|secondary|accent|brand)(?:-color|-500|-600|-base|-main|-default)?$/i.exec(name) ?? [];
-      const color = role === '' ? undefined : colorOfVariable(style.variable(name) ?? '');
+    for (const variable of style.variableNames) {
+      const role = telling.exec(variable)?.[1]?.toLowerCase();
+      const color = role && colorOfVariable(style.variable(variable) ?? '');
       if (!color || color.alpha < 0.9) continue;
-      const kind = role.toLowerCase();
-      ballot.name(kind === 'brand' ? 'primary' : kind, color);
-      if (kind === 'primary' || kind === 'brand') ballot.vote(color, 'variable', ballot.isSeen(color) ? 1 : 0.1);
-      else ballot.vote(color, 'variable', ballot.isSeen(color) ? 0.25 : 0.02);
+      const name = role === 'brand' ? 'primary' : role;
+      ballot.name(name, color);
+      const share = ballot.isSeen(color) ? 1 : 0.1;
+      ballot.vote(color, 'variable', name === 'primary' ? share : share / 4);
     }
   }
 }
+
+const telling =
+  /^--(?:[a-z]{1,12}-){0,2}(primary|secondary|accent|brand)(?:-color|-500|-600|-base|-main|-default)?$/i;
 
 /** `221 83% 53%` is how some frameworks keep an HSL colour. */
 function colorOfVariable(value: string): Color | undefined {

@@ -1,7 +1,9 @@
 /** Prices, figures and dates as people write them, in any language that uses digits. */
 
-const symbols = '[$€£¥₹₩₽₺₴₫฿₦₱₪¢￥]|US\\$|R\\$|C\\$|A\\$|HK\\$|NZ\\$|CHF|Fr\\.|zł|Kč|Ft|lei|лв|kr\\.?|Rp|RM|(?:USD|EUR|GBP|JPY|CAD|AUD|INR|BRL|CNY|SEK|NOK|DKK|PLN|CZK)';
-const amount = "\\d{1,3}(?:[.,'’\\s\\u00a0\\u202f]\\d{3})*(?:[.,]\\d{1,2})?(?:[.,][-–—]+)?|\\d+(?:[.,]\\d{1,2})?(?:[.,][-–—]+)?";
+const symbols =
+  '[$€£¥₹₩₽₺₴₫฿₦₱₪¢￥]|US\\$|R\\$|C\\$|A\\$|HK\\$|NZ\\$|CHF|Fr\\.|zł|Kč|Ft|lei|лв|kr\\.?|Rp|RM|(?:USD|EUR|GBP|JPY|CAD|AUD|INR|BRL|CNY|SEK|NOK|DKK|PLN|CZK)';
+const amount =
+  "\\d{1,3}(?:[.,'’\\s\\u00a0\\u202f]\\d{3})*(?:[.,]\\d{1,2})?(?:[.,][-–—]+)?|\\d+(?:[.,]\\d{1,2})?(?:[.,][-–—]+)?";
 const period =
   '(?:\\s?(?:/|per|pro|par|al|a|im|je)\\s?(?:user|seat|nutzer|member|person)?\\s?/?\\s?(?:month|mo|monat|mois|mes|year|yr|jahr|an|año|week|day|tag|user|seat|nutzer|h|hour|月|年)\\b\\.?|\\s?[/／]\\s?(?:月|年|人)|\\s?(?:monthly|yearly|monatlich|jährlich))?';
 const price = new RegExp(
@@ -19,7 +21,8 @@ export function priceIn(text: string): string | undefined {
     if (!match) return undefined;
     // "Raised $5M" and "save $20" are figures.
     const after = rest.slice(match.index + match[0].length, match.index + match[0].length + 2);
-    if (!former.test(rest.slice(0, match.index)) && !/^\s?[MBmk](?![a-z])|^\+/.test(after)) return match[0].trim();
+    if (!former.test(rest.slice(0, match.index)) && !/^\s?[MBmk](?![a-z])|^\+/.test(after))
+      return match[0].trim();
     rest = rest.slice(match.index + match[0].length);
   }
   return undefined;
@@ -27,7 +30,13 @@ export function priceIn(text: string): string | undefined {
 
 /** A number to be proud of: `99.9%`, `10k+`, `1.200`, `24/7`, `3,5 Mio.`, `500万`. */
 export function isFigure(text: string): boolean {
-  return text.length <= 16 && /^[~≈+<>≥$€£¥]?\s?\d[\d.,'\s\u00a0]*(?:\/\s?\d{1,2})?\s?(?:%|\+|k|m|b|x|×|mio\.?|mrd\.?|million|millionen|billion|tsd\.?|ms|s|h|hrs|tb|gb|mb|万|億|件|社|人|名|年|か国|★|⭐|°|stars?|years?|jahre|days?|min|hours?|kg|km|m²|tons?)?\s?\+?$/iu.test(text) && !/^(19|20)\d\d$/.test(text);
+  return (
+    text.length <= 16 &&
+    /^[~≈+<>≥$€£¥]?\s?\d[\d.,'\s\u00a0]*(?:\/\s?\d{1,2})?\s?(?:%|\+|k|m|b|x|×|mio\.?|mrd\.?|million|millionen|billion|tsd\.?|ms|s|h|hrs|tb|gb|mb|万|億|件|社|人|名|年|か国|★|⭐|°|stars?|years?|jahre|days?|min|hours?|kg|km|m²|tons?)?\s?\+?$/iu.test(
+      text,
+    ) &&
+    !/^(19|20)\d\d$/.test(text)
+  );
 }
 
 const months =
@@ -39,7 +48,10 @@ const dates = [
   /\b(?:0?[1-9]|[12]\d|3[01])[./](?:0?[1-9]|1[0-2])[./](?:19|20)\d\d\b/,
   /\b(?:0?[1-9]|1[0-2])\/(?:0?[1-9]|[12]\d|3[01])\/(?:19|20)\d\d\b/,
   new RegExp(`\\b(?:${months})\\.?\\s+\\d{1,2}(?:st|nd|rd|th)?(?:,|\\s)\\s?(?:19|20)\\d\\d\\b`, 'iu'),
-  new RegExp(`\\b\\d{1,2}(?:st|nd|rd|th)?\\.?\\s+(?:de\\s+)?(?:${months})\\.?,?\\s+(?:de\\s+)?(?:19|20)\\d\\d\\b`, 'iu'),
+  new RegExp(
+    `\\b\\d{1,2}(?:st|nd|rd|th)?\\.?\\s+(?:de\\s+)?(?:${months})\\.?,?\\s+(?:de\\s+)?(?:19|20)\\d\\d\\b`,
+    'iu',
+  ),
 ];
 
 /** The first date in a text, as it is written; ISO dates without their time. */

@@ -17,25 +17,47 @@ export const openRobots: Robots = { allows: () => true, sitemaps: [] };
 export const closedRobots: Robots = { allows: () => false, sitemaps: [] };
 
 export function parseRobots(text: string): Robots {
-  const groups = new Map<string, Line[]>();
-  const sitemaps: string[] = [];
-  let names: string[] = [];
-  let isNaming = false;
-  for (const raw of text.slice(0, maxTextChars).split(/\r\n?|\n/).slice(0, maxLines)) {
-    const [, field = '', value = ''] = /^\s*([\w-]+)\s*:\s*(.*)$/.exec(raw.replace(/#.*$/, '').trimEnd()) ?? [];
-    const name = field.toLowerCase();
-    if (name === 'user-agent') {
-      names = isNaming ? [...names, value.toLowerCase()] : [value.toLowerCase()];
-      isNaming = true;
-      for (const one of names) if (!groups.has(one)) groups.set(one, []);
-    } else if (name === 'allow' || name === 'disallow') {
-      isNaming = false;
-      if (value !== '') for (const one of names) groups.get(one)?.push({ isAllowed: name === 'allow', path: value });
-    } else if (name === 'sitemap' && sitemaps.length < maxSitemaps) sitemaps.push(value.trim());
+  const reading = new Reading();
+  for (const raw of text
+    .slice(0, maxTextChars)
+    .split(/\r\n?|\n/)
+    .slice(0, maxLines)) {
+    const [, field = '', value = ''] =
+      /^\s*([\w-]+)\s*:\s*(.*)$/.exec(raw.replace(/#.*$/, '').trimEnd()) ?? [];
+    reading.take(field.toLowerCase(), value);
   }
-  const ours = [...groups].filter(([name]) => name !== '*' && name !== '' && ourName.startsWith(name.split('/')[0] ?? ''));
+  const { groups, sitemaps } = reading;
+  const isOurs = (name: string) =>
+    name !== '*' && name !== '' && ourName.startsWith(name.split('/')[0] ?? '');
+  const ours = [...groups].filter(([name]) => isOurs(name));
   const lines = ours.length > 0 ? ours.flatMap(([, some]) => some) : (groups.get('*') ?? []);
   return { allows: (url) => judge(lines, url.pathname + url.search), sitemaps };
+}
+
+/** Lines for several names in a row hold for all of them. */
+class Reading {
+  readonly groups = new Map<string, Line[]>();
+  readonly sitemaps: string[] = [];
+  private names: string[] = [];
+  private isNaming = false;
+
+  take(field: string, value: string): void {
+    if (field === 'user-agent') this.name(value.toLowerCase());
+    else if (field === 'allow' || field === 'disallow') this.rule(field === 'allow', value);
+    else if (field === 'sitemap' && this.sitemaps.length < maxSitemaps) this.sitemaps.push(value.trim());
+  }
+
+  private name(name: string): void {
+    this.names = this.isNaming ? [...this.names, name] : [name];
+    this.isNaming = true;
+    if (!this.groups.has(name)) this.groups.set(name, []);
+  }
+
+  private rule(isAllowed: boolean, path: string): void {
+    this.isNaming = false;
+    if (path === '') return;
+    for (const name of this.names) this.groups.get(name)?.push({ isAllowed, path });
+  }
 }
 
 const maxTextChars = 512 * 1024;

@@ -109,7 +109,8 @@ class Reader implements Sheets {
     const own: Declaration[] = [];
     for (const node of nodes) {
       if (this.rules.length >= maxRules) return;
-      if (node.type === 'Declaration') addDeclaration(own, node.property, textOf(node.value), node.important !== false);
+      if (node.type === 'Declaration')
+        addDeclaration(own, node.property, textOf(node.value), node.important !== false);
       else if (node.type === 'Rule') this.readRule(textOf(node.prelude), node.block.children, context);
       else if (node.type === 'Atrule') this.readAtrule(node, context);
     }
@@ -127,7 +128,8 @@ class Reader implements Sheets {
     const own: Declaration[] = [];
     const nested: CssNode[] = [];
     for (const node of children) {
-      if (node.type === 'Declaration') addDeclaration(own, node.property, textOf(node.value), node.important !== false);
+      if (node.type === 'Declaration')
+        addDeclaration(own, node.property, textOf(node.value), node.important !== false);
       else nested.push(node);
     }
     if (own.length > 0) this.add(selectors, own, context.layer);
@@ -154,7 +156,8 @@ class Reader implements Sheets {
   private layerOf(name: string, parent: Layer | undefined): Layer {
     let layer = parent ?? this.top;
     // Two anonymous layers are never the same.
-    const names = name === '' ? [` ${(this.anonymous += 1)}`] : name.split('.').slice(0, 16);
+    this.anonymous += 1;
+    const names = name === '' ? [` ${this.anonymous}`] : name.split('.').slice(0, 16);
     for (const part of names) {
       const known = layer.children.get(part);
       const next = known ?? new Layer();
@@ -174,7 +177,12 @@ class Reader implements Sheets {
   private addFontFace({ block }: Atrule): void {
     for (const node of block?.children ?? []) {
       if (node.type === 'Declaration' && node.property.toLowerCase() === 'font-family')
-        this.fontFaces.add(textOf(node.value).trim().replace(/^["']|["']$/g, '').toLowerCase());
+        this.fontFaces.add(
+          textOf(node.value)
+            .trim()
+            .replace(/^["']|["']$/g, '')
+            .toLowerCase(),
+        );
     }
   }
 }
@@ -231,9 +239,29 @@ const kept = new Set([
   ...Object.keys(longhands),
   ...['color', 'background-color', 'background-image', 'background-clip', 'background-size'],
   ...['font-family', 'font-size', 'font-weight', 'text-transform', 'letter-spacing'],
-  ...['display', 'visibility', 'opacity', 'position', 'width', 'height', 'padding', 'padding-left', 'padding-right'],
+  ...[
+    'display',
+    'visibility',
+    'opacity',
+    'position',
+    'width',
+    'height',
+    'padding',
+    'padding-left',
+    'padding-right',
+  ],
   ...['border-color', 'border-width', 'border-radius', 'border-image', 'border-image-source'],
-  ...['box-shadow', 'backdrop-filter', 'filter', 'fill', 'content', 'clip', 'clip-path', 'mask', 'text-fill-color'],
+  ...[
+    'box-shadow',
+    'backdrop-filter',
+    'filter',
+    'fill',
+    'content',
+    'clip',
+    'clip-path',
+    'mask',
+    'text-fill-color',
+  ],
 ]);
 
 function textOf(node: CssNode | null | undefined): string {

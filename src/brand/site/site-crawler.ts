@@ -15,7 +15,7 @@ import { metaOf, readIdentity, titleOf } from './identity.ts';
 import { type Look, lookAt } from './look.ts';
 import { headingsOf, isNamedButton, readCtas, readLead, readMessaging, readTagline } from './messaging.ts';
 import { type Outline, outline } from './outline.ts';
-import { isHome, leadsOf, type Lead, pageUrl, rankOf, sortLeads, typeOfPage } from './pages.ts';
+import { isHome, type Lead, leadsOf, pageUrl, rankOf, sortLeads, typeOfPage } from './pages.ts';
 import { type Palette, readPalette } from './palette.ts';
 import { createStyles } from './style.ts';
 
@@ -30,7 +30,11 @@ export function createSiteCrawler(outbound: Pick<Outbound, 'request'>): Crawler 
       const startedMs = performance.now();
       const fetcher = createFetcher(outbound, signal);
       const home = await readHome(fetcher, domain);
-      const others = await readOthers(fetcher, home, () => limits.fetchMs - graceMs - (performance.now() - startedMs));
+      const others = await readOthers(
+        fetcher,
+        home,
+        () => limits.fetchMs - graceMs - (performance.now() - startedMs),
+      );
       return toResult(home, others);
     },
   };
@@ -103,14 +107,23 @@ async function readOthers(fetcher: Fetcher, home: Home, leftMs: () => number): P
   const texts = new Set([visibleText(home)]);
   const readings: Reading[] = [];
   for (let round = 0; round < maxRounds && readings.length < limits.maxPages - 1; round += 1) {
-    const wanted = sortLeads([...known.values()].filter(({ url }) => !visited.has(url) && !isHome(new URL(url))));
+    const wanted = sortLeads(
+      [...known.values()].filter(({ url }) => !visited.has(url) && !isHome(new URL(url))),
+    );
     const next = wanted.slice(0, limits.maxPages - 1 - readings.length);
     if (next.length === 0) break;
     for (const { url } of next) visited.add(url);
-    const found = await inParallel(next, limits.pagesAtOnce, async (lead) => (leftMs() > 0 ? readOther(fetcher, lead, base) : undefined));
+    const found = await inParallel(next, limits.pagesAtOnce, async (lead) =>
+      leftMs() > 0 ? readOther(fetcher, lead, base) : undefined,
+    );
     for (const one of found) {
       // Some sites answer every address with the same page.
-      if (!one || texts.has(one.text) || (one.url.href !== base.href && readings.some(({ url }) => url.href === one.url.href))) continue;
+      if (
+        !one ||
+        texts.has(one.text) ||
+        (one.url.href !== base.href && readings.some(({ url }) => url.href === one.url.href))
+      )
+        continue;
       texts.add(one.text);
       readings.push(one);
       add(one.leads);
@@ -144,16 +157,26 @@ async function readOther(fetcher: Fetcher, lead: Lead, base: URL): Promise<Readi
 
 /** Without styles: what the page itself hides. */
 const isPlainlyShown: Outline['isShown'] = (element) =>
-  !element.attributes.has('hidden') && !/display\s*:\s*none/.test(element.get('style')) && !element.classes.some((one) => /^(sr-only|visually-hidden|d-none|hidden)$/.test(one));
+  !element.attributes.has('hidden') &&
+  !/display\s*:\s*none/.test(element.get('style')) &&
+  !element.classes.some((one) => /^(sr-only|visually-hidden|d-none|hidden)$/.test(one));
 
 const headingOf = ({ content, text }: Outline) => {
   const heading = content.find(({ tag }) => tag === 'h1');
   return heading ? text(heading, 200) : '';
 };
 
-const visibleText = ({ page, look }: Home) => (page.body ? textOf(page.body, (one) => look.styles.of(one).isShown, maxTextChars) : '');
+const visibleText = ({ page, look }: Home) =>
+  page.body ? textOf(page.body, (one) => look.styles.of(one).isShown, maxTextChars) : '';
 
-const most = { features: 24, pricing: 12, testimonials: 20, stats: 16, announcements: 20, codeExamples: 20 } as const;
+const most = {
+  features: 24,
+  pricing: 12,
+  testimonials: 20,
+  stats: 16,
+  announcements: 20,
+  codeExamples: 20,
+} as const;
 const longest = { text: 2_000, title: 300 } as const;
 
 function toResult(home: Home, others: Reading[]): DeepCrawlResult {
@@ -163,7 +186,10 @@ function toResult(home: Home, others: Reading[]): DeepCrawlResult {
   const title = titleOf(page);
   const seen = outline(page, (element) => look.styles.of(element).isShown);
   const own = readContent(seen);
-  const content = merge(own, others.map((one) => one.content));
+  const content = merge(
+    own,
+    others.map((one) => one.content),
+  );
   const text = visibleText(home);
   const isButton = (element: Page['all'][number]) => isNamedButton(element) || isFilled(look, element);
   const ctas = [...new Set([...readCtas(seen, isButton)])];
@@ -176,11 +202,17 @@ function toResult(home: Home, others: Reading[]): DeepCrawlResult {
     },
     content: {
       tagline: readTagline(seen, name, title),
-      description: (metaOf(page, 'description', 'og:description', 'twitter:description') || readLead(seen)).slice(0, longest.text),
+      description: (
+        metaOf(page, 'description', 'og:description', 'twitter:description') || readLead(seen)
+      ).slice(0, longest.text),
       ...content,
       pages: [
         { url: document.url.href, title, type: 'home' },
-        ...others.map(({ url, title: its, type }) => ({ url: url.href, title: its.slice(0, longest.title), type })),
+        ...others.map(({ url, title: its, type }) => ({
+          url: url.href,
+          title: its.slice(0, longest.title),
+          type,
+        })),
       ],
     },
     messaging: readMessaging(
@@ -200,16 +232,25 @@ function toResult(home: Home, others: Reading[]): DeepCrawlResult {
 /** A link that looks like a button: filled, with some room. */
 function isFilled({ styles }: Look, element: Page['all'][number]): boolean {
   const style = styles.of(element);
-  return element.tag === 'a' && (style.background.alpha > 0.5 || style.gradient.length > 0 || (style.border !== undefined && style.radius > 0));
+  return (
+    element.tag === 'a' &&
+    (style.background.alpha > 0.5 ||
+      style.gradient.length > 0 ||
+      (style.border !== undefined && style.radius > 0))
+  );
 }
 
 /** The home page's first; what another page says again is said once. */
 function merge(home: PageContent, others: PageContent[]): PageContent {
   const all = [home, ...others];
-  const gather = <Key extends keyof PageContent>(key: Key, idOf: (one: PageContent[Key][number]) => string): PageContent[Key] => {
+  const gather = <Key extends keyof PageContent>(
+    key: Key,
+    idOf: (one: PageContent[Key][number]) => string,
+  ): PageContent[Key] => {
     const found = new Map<string, PageContent[Key][number]>();
     for (const content of all) {
-      for (const one of content[key]) if (found.size < most[key] && !found.has(idOf(one))) found.set(idOf(one), one);
+      for (const one of content[key])
+        if (found.size < most[key] && !found.has(idOf(one))) found.set(idOf(one), one);
     }
     return [...found.values()] as PageContent[Key];
   };
@@ -218,7 +259,9 @@ function merge(home: PageContent, others: PageContent[]): PageContent {
     pricing: gather('pricing', ({ tier }) => tier.toLowerCase()),
     testimonials: gather('testimonials', ({ quote }) => quote.toLowerCase()),
     stats: gather('stats', ({ label, value }) => `${label} ${value}`),
-    announcements: gather('announcements', ({ title, body, date }) => `${title} ${date} ${body.slice(0, 40)}`.toLowerCase()),
+    announcements: gather('announcements', ({ title, body, date }) =>
+      `${title} ${date} ${body.slice(0, 40)}`.toLowerCase(),
+    ),
     codeExamples: gather('codeExamples', ({ code }) => code),
   };
 }

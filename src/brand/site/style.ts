@@ -137,7 +137,8 @@ export class Style {
   /** The colour of a border that can be seen. */
   get border(): Color | undefined {
     const width = this.value('border-width') ?? '';
-    if (/\b(none|hidden)\b/.test(width) || !/[1-9]|\bthin\b|\bmedium\b|\bthick\b/.test(width)) return undefined;
+    if (/\b(none|hidden)\b/.test(width) || !/[1-9]|\bthin\b|\bmedium\b|\bthick\b/.test(width))
+      return undefined;
     const color = this.findColor('border-color') ?? this.color;
     return color.alpha > 0.05 ? color : undefined;
   }
@@ -178,7 +179,11 @@ export function createStyles(sheets: Parameters<typeof readSheets>[0]): Styles {
     if (known) return known;
     // From the top down, so that a deep page needs no deep stack.
     const path: Element[] = [];
-    for (let one: Element | null = element; one && one.tag !== '#document' && !styles.has(one); one = one.parent)
+    for (
+      let one: Element | null = element;
+      one && one.tag !== '#document' && !styles.has(one);
+      one = one.parent
+    )
       path.push(one);
     let style: Style | undefined;
     for (const one of path.reverse()) {
@@ -209,7 +214,8 @@ function cascade(element: Element, matcher: Matcher) {
   const winners = new Map<string, Winner>();
   for (const { property, value } of defaultsOf(element)) winners.set(property, new Winner(value, [-1]));
   for (const match of matcher.matchesOf(element)) {
-    for (const declaration of match.rule.declarations) contend(winners, declaration, rankOf(match, declaration));
+    for (const declaration of match.rule.declarations)
+      contend(winners, declaration, rankOf(match, declaration));
   }
   for (const declaration of inlineOf(element)) {
     contend(winners, declaration, [declaration.isImportant ? 3 : 1, 0, 0, 0]);
@@ -251,22 +257,43 @@ const forColors = new Set(['color', 'background-color', 'border-color', 'fill'])
 
 function isPlausible(property: string, value: string): boolean {
   if (property.startsWith('--')) return true;
-  if (value === '' || value.startsWith('-moz-') || /^-webkit-(?!linear|radial|box|flex|inline)/.test(value)) return false;
+  if (value === '' || value.startsWith('-moz-') || /^-webkit-(?!linear|radial|box|flex|inline)/.test(value))
+    return false;
   return !forColors.has(property) || !/^(progid|expression|-internal)/i.test(value);
 }
 
 const defaults: Record<string, [string, string][]> = {
   a: [['color', '#0000ee']],
-  h1: [['font-size', '2em'], ['font-weight', 'bold']],
-  h2: [['font-size', '1.5em'], ['font-weight', 'bold']],
-  h3: [['font-size', '1.17em'], ['font-weight', 'bold']],
+  h1: [
+    ['font-size', '2em'],
+    ['font-weight', 'bold'],
+  ],
+  h2: [
+    ['font-size', '1.5em'],
+    ['font-weight', 'bold'],
+  ],
+  h3: [
+    ['font-size', '1.17em'],
+    ['font-weight', 'bold'],
+  ],
   h4: [['font-weight', 'bold']],
-  h5: [['font-size', '0.83em'], ['font-weight', 'bold']],
-  h6: [['font-size', '0.67em'], ['font-weight', 'bold']],
+  h5: [
+    ['font-size', '0.83em'],
+    ['font-weight', 'bold'],
+  ],
+  h6: [
+    ['font-size', '0.67em'],
+    ['font-weight', 'bold'],
+  ],
   b: [['font-weight', 'bold']],
   strong: [['font-weight', 'bold']],
   small: [['font-size', '0.83em']],
-  button: [['background-color', '#efefef'], ['color', '#000000'], ['font-family', 'Arial'], ['font-size', '13.33px']],
+  button: [
+    ['background-color', '#efefef'],
+    ['color', '#000000'],
+    ['font-family', 'Arial'],
+    ['font-size', '13.33px'],
+  ],
   code: [['font-family', 'monospace']],
   pre: [['font-family', 'monospace']],
   mark: [['background-color', '#ffff00']],
@@ -289,7 +316,8 @@ function* defaultsOf(element: Element): Generator<Declaration> {
   ];
   for (const [name, property] of old) {
     const value = attributes.get(name);
-    if (value !== undefined && (name !== 'text' || tag === 'body')) yield { property, value, isImportant: false };
+    if (value !== undefined && (name !== 'text' || tag === 'body'))
+      yield { property, value, isImportant: false };
   }
 }
 
@@ -342,7 +370,8 @@ function shadeOf(value: string, colors: readonly Color[]): Color | undefined {
 }
 
 function stopColor(stop: string, current: Color): Color | undefined {
-  if (/^(to|from|at|in|circle|ellipse|closest|farthest)\b|^-?[\d.]+(deg|turn|rad)/i.test(stop)) return undefined;
+  if (/^(to|from|at|in|circle|ellipse|closest|farthest)\b|^-?[\d.]+(deg|turn|rad)/i.test(stop))
+    return undefined;
   const [first = ''] = splitAt(stop, ' ');
   // The old form of WebKit: from(#fff), color-stop(0, #fff).
   const [name, inner] = argumentsOf(first);
@@ -374,7 +403,14 @@ export function familiesOf(value: string): string[] {
     const from = words[size + 1] === '/' ? size + 3 : size + 1;
     list[0] = words.slice(from).join(' ');
   }
-  return list.map((one) => one.replace(/^["']|["']$/g, '').replace(/\\/g, '').trim()).filter((one) => one !== '');
+  return list
+    .map((one) =>
+      one
+        .replace(/^["']|["']$/g, '')
+        .replace(/\\/g, '')
+        .trim(),
+    )
+    .filter((one) => one !== '');
 }
 
 /** Elements that are no part of the site's own look: consent banners, chats, alerts, buttons of other brands. */
@@ -403,5 +439,8 @@ function judgeForeign(element: Element): boolean {
   const role = element.get('role');
   if (/^(alert|alertdialog)$/.test(role)) return true;
   const isOverlay = role === 'dialog' || element.tag === 'dialog' || element.attributes.has('aria-modal');
-  return isOverlay && cookieWords.test(`${element.get('aria-label')} ${names.join(' ')} ${element.get('aria-labelledby')}`);
+  return (
+    isOverlay &&
+    cookieWords.test(`${element.get('aria-label')} ${names.join(' ')} ${element.get('aria-labelledby')}`)
+  );
 }

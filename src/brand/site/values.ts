@@ -3,23 +3,38 @@
 /** Splits at a character outside of brackets and quotes. A space stands for any white space. */
 export function splitAt(text: string, separator: ',' | ' ' | '/' | ';'): string[] {
   const parts: string[] = [];
-  let depth = 0;
-  let quote = '';
+  const place = new Place();
   let start = 0;
   for (let i = 0; i < text.length; i += 1) {
     const char = text[i] ?? '';
     if (char === '\\') i += 1;
-    else if (quote !== '') quote = char === quote ? '' : quote;
-    else if (char === '"' || char === "'") quote = char;
-    else if (char === '(' || char === '[') depth += 1;
-    else if (char === ')' || char === ']') depth -= 1;
-    else if (depth === 0 && isAt(char, separator)) {
+    else if (!place.isOutsideAfter(char) || !isAt(char, separator)) continue;
+    else {
       if (separator !== ' ' || i > start) parts.push(text.slice(start, i));
       start = i + 1;
     }
   }
   if (separator !== ' ' || start < text.length) parts.push(text.slice(start));
   return parts;
+}
+
+/** Whether a place in a text is in quotes or brackets. */
+class Place {
+  private depth = 0;
+  private quote = '';
+
+  /** Takes the next character; whether it stands outside, and is no quote or bracket. */
+  isOutsideAfter(char: string): boolean {
+    if (this.quote !== '') {
+      if (char === this.quote) this.quote = '';
+      return false;
+    }
+    if (char === '"' || char === "'") this.quote = char;
+    else if (char === '(' || char === '[') this.depth += 1;
+    else if (char === ')' || char === ']') this.depth -= 1;
+    else return this.depth === 0;
+    return false;
+  }
 }
 
 const isAt = (char: string, separator: string) => (separator === ' ' ? /\s/.test(char) : char === separator);
@@ -39,10 +54,7 @@ const maxReferences = 64;
  *
  * @returns undefined when one without a fallback is unknown, or when it is too much (CSS calls both invalid).
  */
-export function substitute(
-  value: string,
-  lookUp: (name: string) => string | undefined,
-): string | undefined {
+export function substitute(value: string, lookUp: (name: string) => string | undefined): string | undefined {
   let text = value;
   for (let count = 0; ; count += 1) {
     const at = findVar(text);
@@ -80,7 +92,10 @@ export function closingAt(text: string, from: number): number {
 export function resolveCalc(text: string): string {
   let resolved = text;
   for (let i = 0; i < 12 && /calc\(/i.test(resolved); i += 1) {
-    const next = resolved.replace(/(?:calc)?\(([^()]*)\)/i, (whole, inner: string) => workOut(inner) ?? whole);
+    const next = resolved.replace(
+      /(?:calc)?\(([^()]*)\)/i,
+      (whole, inner: string) => workOut(inner) ?? whole,
+    );
     if (next === resolved) return resolved;
     resolved = next;
   }
