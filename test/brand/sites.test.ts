@@ -79,7 +79,7 @@ t.test(
     t.match(japanese.content.announcements, [
       { title: '検索が速くなりました', date: '2024-03-05', body: '過去の会議を平均0.2秒で探せます。' },
     ]);
-    t.match(japanese.content.pricing, [{ price: '無料' }, { price: '1,980円' }, { price: '¥9,800/月' }]);
+    t.match(japanese.content.pricing, [{ price: '無料' }, { price: '1,980円' }, { price: '￥9,800/月' }]);
     t.equal(japanese.messaging.targetAudience, 'チーム');
   },
 );

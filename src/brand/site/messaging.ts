@@ -103,6 +103,7 @@ const isCall = (label: string) =>
 
 function isControl(element: Element): boolean {
   return (
+    /facebook|twitter|instagram|linkedin|whatsapp|pinterest/i.test(element.get('class')) ||
     closest(
       element,
       (one) =>
@@ -112,7 +113,8 @@ function isControl(element: Element): boolean {
         one.tag !== 'body' &&
         one.tag !== 'html' &&
         one.depth > element.depth - 3,
-    ) !== undefined || element.attributes.has('aria-expanded')
+    ) !== undefined ||
+    element.attributes.has('aria-expanded')
   );
 }
 

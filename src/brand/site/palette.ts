@@ -126,14 +126,22 @@ function findForeground({ seen, page, styles }: Look, background: Color): Color 
     counts.set(color.hex, known);
   }
   const isReadable = (color: Color) => contrastOf(color, background) > 2.5;
-  const body = page.body && styles.of(page.body);
-  const own = body && isReadable(body.textColor) ? body.textColor : undefined;
-  const isMeant = own && (body?.inherited('color') !== undefined || counts.has(own.hex));
-  if (own && isMeant) return own;
+  const own = ownColor({ page, styles }, counts);
+  if (own?.isMeant && isReadable(own.color)) return own.color;
   const [most] = [...counts.values()]
     .filter(({ color }) => isReadable(color))
     .sort((a, b) => b.chars - a.chars || a.color.hex.localeCompare(b.color.hex));
-  return most?.color ?? own ?? (isDark(background) ? white : new Color(17, 17, 17));
+  if (most) return most.color;
+  if (own && isReadable(own.color)) return own.color;
+  return isDark(background) ? white : new Color(17, 17, 17);
+}
+
+/** The body's colour; meant when it is stated, or seen anywhere. */
+function ownColor({ page, styles }: Pick<Look, 'page' | 'styles'>, counts: ReadonlyMap<string, unknown>) {
+  const body = page.body && styles.of(page.body);
+  if (!body) return undefined;
+  const color = body.textColor;
+  return { color, isMeant: body.inherited('color') !== undefined || counts.has(color.hex) };
 }
 
 type Cluster = { color: Color; score: number; evidence: Evidence[] };
@@ -344,7 +352,10 @@ function voteOfBand({ element, style, part }: Seen, { chars }: Look, ballot: Bal
 }
 
 function voteOfSmall({ element, style, ownChars }: Seen, factor: number, ballot: Ballot): void {
-  if (/svg$/.test(element.namespace)) return voteOfDrawing(element, style, factor, ballot);
+  if (/svg$/.test(element.namespace)) {
+    voteOfDrawing(element, style, factor, ballot);
+    return;
+  }
   if (style.background.alpha > 0.3 && element.tag !== 'body' && element.tag !== 'html')
     ballot.vote(style.ground, 'shape', 0.6 * factor);
   const isInParagraph = ownChars > 0 && element.parent !== null;
@@ -379,16 +390,18 @@ function voteOfVariables({ page, styles }: Look, ballot: Ballot): void {
   const tops = [page.all.find(({ tag }) => tag === 'html'), page.body].filter((one) => one !== undefined);
   for (const top of tops) {
     const style = styles.of(top);
-    for (const variable of style.variableNames) {
-      const role = telling.exec(variable)?.[1]?.toLowerCase();
-      const color = role && colorOfVariable(style.variable(variable) ?? '');
-      if (!color || color.alpha < 0.9) continue;
-      const name = role === 'brand' ? 'primary' : role;
-      ballot.name(name, color);
-      const share = ballot.isSeen(color) ? 1 : 0.1;
-      ballot.vote(color, 'variable', name === 'primary' ? share : share / 4);
-    }
+    for (const variable of style.variableNames) voteOfVariable(variable, style, ballot);
   }
+}
+
+function voteOfVariable(variable: string, style: Style, ballot: Ballot): void {
+  const role = telling.exec(variable)?.[1]?.toLowerCase();
+  const color = role && colorOfVariable(style.variable(variable) ?? '');
+  if (!color || color.alpha < 0.9) return;
+  const name = role === 'brand' ? 'primary' : role;
+  ballot.name(name, color);
+  const share = ballot.isSeen(color) ? 1 : 0.1;
+  ballot.vote(color, 'variable', name === 'primary' ? share : share / 4);
 }
 
 const telling =

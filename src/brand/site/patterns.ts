@@ -32,7 +32,7 @@ export function priceIn(text: string): string | undefined {
 export function isFigure(text: string): boolean {
   return (
     text.length <= 16 &&
-    /^[~≈+<>≥$€£¥]?\s?\d[\d.,'\s\u00a0]*(?:\/\s?\d{1,2})?\s?(?:%|\+|k|m|b|x|×|mio\.?|mrd\.?|million|millionen|billion|tsd\.?|ms|s|h|hrs|tb|gb|mb|万|億|件|社|人|名|年|か国|★|⭐|°|stars?|years?|jahre|days?|min|hours?|kg|km|m²|tons?)?\s?\+?$/iu.test(
+    /^[~≈+<>≥$€£¥]?\s?\d[\d.,'\s\u00a0]*(?:\/\s?\d{1,2})?\s?(?:%|\+|k|m|b|x|×|mio\.?|mrd\.?|million|millionen|billion|tsd\.?|ms|s|h|hrs|tb|gb|mb|万|億|件|社|人|名|年|か国|★|⭐|°|stars?|years?|jahre|days?|min|hours?|kg|km|m²|tons?){0,2}\s?\+?$/iu.test(
       text,
     ) &&
     !/^(19|20)\d\d$/.test(text)
