@@ -262,7 +262,8 @@ t.test(
     const site = createServer(({ url = '' }, response) => {
       const host = decodeURIComponent(url.slice(url.indexOf('?') + 1));
       const target = `http://${host}:${port}/`;
-      if (url.startsWith('/go?')) return response.writeHead(302, { location: Buffer.from(target).toString('latin1') }).end();
+      if (url.startsWith('/go?'))
+        return response.writeHead(302, { location: Buffer.from(target).toString('latin1') }).end();
       if (url === '/robots.txt')
         return response.end(
           forbiddenHosts

