@@ -3,8 +3,29 @@ import { readdirSync } from 'node:fs';
 import { extname } from 'node:path';
 
 const helpers = [
-  ...['balancer', 'bench', 'brand-sites', 'chaos', 'client', 'cluster', 'counter', 'cpu', 'crash', 'examples'],
-  ...['failover', 'fleet', 'fronts', 'fuzz', 'fuzz-requests', 'nginx', 'processes', 'proxy-child', 'proxy-world'],
+  ...[
+    'balancer',
+    'bench',
+    'brand-sites',
+    'chaos',
+    'client',
+    'cluster',
+    'counter',
+    'cpu',
+    'crash',
+    'examples',
+  ],
+  ...[
+    'failover',
+    'fleet',
+    'fronts',
+    'fuzz',
+    'fuzz-requests',
+    'nginx',
+    'processes',
+    'proxy-child',
+    'proxy-world',
+  ],
   ...['random', 'score-brand', 'sse-rig', 'sse-tools', 'toxiproxy', 'webhooks-bare'],
 ];
 const extension = extname(import.meta.url);
