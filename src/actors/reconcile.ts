@@ -78,7 +78,8 @@ export function startReconciler({
       if (lookedTs - seen.lookedTs > noteEveryMs) await streams.note({ made, lookedTs });
       return;
     }
-    if (seen) await makeUpFor(seen, made);
+    // Nothing noted yet: they may have been lost since the first message.
+    await makeUpFor(seen ?? { made, lookedTs }, made);
     if (!stopping.signal.aborted) await streams.note({ made, lookedTs });
   };
 
