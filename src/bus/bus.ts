@@ -432,7 +432,9 @@ async function readCommands(
       });
       try {
         opened ??= await open();
-        await read(opened.messages);
+        // Stopped meanwhile: `stop` found nothing to end.
+        if (stopped) await opened.close();
+        else await read(opened.messages);
         if (stopped) return;
         // Closed rather than paused, which bounds the client's buffer: it goes on fetching in a pause.
         await opened.close();
@@ -584,7 +586,7 @@ async function takeWork(
   return {
     async stop() {
       stopping.abort();
-      await reading.close();
+      reading.close();
       wake?.();
       await reading.ended;
     },

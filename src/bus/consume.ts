@@ -28,7 +28,7 @@ export const reopenMs = 200;
 export async function consume(
   { manager, stream, restore }: Server,
   { stream: name, config, configAgain, maxMessages, take, onInterrupted, onReplaced, signal }: Reading,
-): Promise<{ close(): Promise<void>; ended: Promise<void> }> {
+): Promise<{ close(): void; ended: Promise<void> }> {
   let madeAt: string | undefined;
 
   /** The consumer, made when it is not there. Of several processes that make it, one is first. */
@@ -59,9 +59,12 @@ export async function consume(
     while (!signal.aborted) {
       try {
         messages ??= await open();
-        await take(messages);
+        // Closed meanwhile: `close` found nothing to end.
+        if (signal.aborted) void messages.close();
+        else await take(messages);
       } catch (err) {
         if (signal.aborted) return;
+        messages = undefined;
         onInterrupted(err);
         await restore(err);
       }
@@ -72,9 +75,9 @@ export async function consume(
   const ended = run();
 
   return {
-    /** Ends the messages that are being taken. */
-    async close(): Promise<void> {
-      await messages?.close();
+    /** Ends the messages that are being taken. Not waited for: that ends only for somebody who still iterates. */
+    close(): void {
+      void messages?.close();
     },
     ended,
   };

@@ -78,7 +78,7 @@ export async function followFacts(
   return {
     async stop() {
       stopping.abort();
-      await reading.close();
+      reading.close();
       await working;
       for (const message of waiting) message.nak();
       waiting = [];
