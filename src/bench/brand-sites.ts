@@ -10,6 +10,8 @@ import type { AddressInfo } from 'node:net';
 import { extname, join, normalize, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { createSiteCrawler } from '../brand/site/site-crawler.ts';
+import { createOutbound } from '../outbound/outbound.ts';
 
 /** What a person sees; a list holds all answers that are right, what is left out is not judged. */
 export type Expected = {
@@ -130,3 +132,16 @@ const folderOf = (name: string) =>
   );
 const folderOfSite = ({ id, package: name, root = '' }: Site) =>
   name === undefined ? join(own, id) : join(folderOf(name), root);
+
+/**
+ * A crawler that reaches loopback alone. Fonts and libraries of other hosts are not there: what a page says by itself
+ * has to do.
+ */
+export function openLocalCrawler() {
+  const outbound = createOutbound({
+    allow: ['127.0.0.0/8', 'localhost'],
+    denyPorts: [],
+    resolver: async () => [],
+  });
+  return { crawler: createSiteCrawler(outbound), close: () => outbound.close() };
+}

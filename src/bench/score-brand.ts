@@ -7,9 +7,14 @@
  */
 import { differenceCiede2000 } from 'culori';
 import type { DeepCrawlResult } from '../../schemas/crawl.ts';
-import { createSiteCrawler } from '../brand/site/site-crawler.ts';
-import { createOutbound } from '../outbound/outbound.ts';
-import { type Expected, fetchSites, readSites, type Site, serveSites } from './brand-sites.ts';
+import {
+  type Expected,
+  fetchSites,
+  openLocalCrawler,
+  readSites,
+  type Site,
+  serveSites,
+} from './brand-sites.ts';
 
 const hitBelow = 5;
 const difference = differenceCiede2000();
@@ -26,19 +31,13 @@ const sites =
     : all.filter(({ id }) => wish === undefined || id === wish);
 await fetchSites(sites);
 const server = await serveSites(sites);
-// Fonts and libraries of other hosts are not there: what a page says by itself has to do.
-const outbound = createOutbound({
-  allow: ['127.0.0.0/8', 'localhost'],
-  denyPorts: [],
-  resolver: async () => [],
-});
-const crawler = createSiteCrawler(outbound);
+const { crawler, close } = openLocalCrawler();
 const cards = { open: newCard(), kept: newCard() };
 for (const site of sites) {
   const found = await crawler.deepCrawl(`${site.id}.localhost:${server.port}`, new AbortController().signal);
   score(site, found, site.kept ? cards.kept : cards.open);
 }
-await outbound.close();
+await close();
 await server.close();
 console.log(
   JSON.stringify({

@@ -1,21 +1,14 @@
 /** Sites of our own with a trap each, read as a person reads them: test/brand/sites, expected values beside them. */
 import t from 'tap';
-import { type Expected, readSites, serveSites } from '../../src/bench/brand-sites.ts';
+import { type Expected, openLocalCrawler, readSites, serveSites } from '../../src/bench/brand-sites.ts';
 import { crawlResults } from '../../src/brand/crawl-request.ts';
 import { distance, parseColor } from '../../src/brand/site/color.ts';
-import { createSiteCrawler } from '../../src/brand/site/site-crawler.ts';
-import { createOutbound } from '../../src/outbound/outbound.ts';
 
 const sites = (await readSites()).filter((one) => one.package === undefined);
 const server = await serveSites(sites);
-const outbound = createOutbound({
-  allow: ['127.0.0.0/8', 'localhost'],
-  denyPorts: [],
-  resolver: async () => [],
-});
-const crawler = createSiteCrawler(outbound);
+const { crawler, close } = openLocalCrawler();
 t.teardown(async () => {
-  await outbound.close();
+  await close();
   await server.close();
 });
 const { signal } = new AbortController();
