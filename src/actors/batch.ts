@@ -204,7 +204,7 @@ function addWrite(
   const earlier = writes.get(key);
   writes.set(key, {
     kind: step.kind,
-    loadedVersion: earlier?.loadedVersion ?? step.document.version,
+    before: earlier?.before ?? step.document,
     next: step.next,
     newFacts: [...(earlier?.newFacts ?? []), ...step.facts],
     resetFacts: step.resetFacts || (earlier?.resetFacts ?? false),

@@ -105,6 +105,10 @@ type EndpointState = {
   settling: number;
   /** More is waiting in the store than in the queue. */
   hasMore: boolean;
+  /** What is due before this (unix ms) was loaded; 0 when all is to be looked at again. */
+  loadedTs: number;
+  /** How many were loaded that are due just then. */
+  loadedThen: number;
   isLoading: boolean;
   webhook: WebhookRecord | undefined;
   readAt: number;
@@ -150,6 +154,8 @@ export function startSender(ports: SenderPorts) {
       inFlight: 0,
       settling: 0,
       hasMore: false,
+      loadedTs: 0,
+      loadedThen: 0,
       isLoading: false,
       webhook: undefined,
       readAt: 0,
@@ -175,11 +181,24 @@ export function startSender(ports: SenderPorts) {
     } else endpoint.queue.push(item);
   };
 
+  /** Moves on to the last of what is held of an endpoint, in the order of becoming due. */
+  const noteLoaded = (endpoint: EndpointState, loaded: ActorDocument[]): void => {
+    for (const { enteredTs } of loaded) {
+      if (enteredTs < endpoint.loadedTs) continue;
+      endpoint.loadedThen = enteredTs === endpoint.loadedTs ? endpoint.loadedThen + 1 : 1;
+      endpoint.loadedTs = enteredTs;
+    }
+  };
+
   const enqueue = (document: ActorDocument): void => {
     const endpoint = endpointOf(document.project, document.partition);
     const isFull = endpoint.hasMore || endpoint.queue.length >= room();
     if (isFull && !contextOf(document.machine).isForced) endpoint.hasMore = true;
-    else hold(endpoint, document);
+    else {
+      hold(endpoint, document);
+      // Nothing older waits in the store alone.
+      if (!endpoint.hasMore && !endpoint.isLoading) noteLoaded(endpoint, [document]);
+    }
     offer(endpoint);
   };
 
@@ -195,17 +214,21 @@ export function startSender(ports: SenderPorts) {
     offer(endpoint);
   };
 
-  /** Fills a queue from the store, oldest first. */
+  /** Fills a queue from the store, oldest first, from where the last time ended. */
   const load = async (endpoint: EndpointState): Promise<void> => {
-    const { project, partition } = endpoint;
+    const { project, partition, loadedTs, loadedThen } = endpoint;
     endpoint.isLoading = true;
     endpoint.hasMore = false;
     try {
-      const limit = room() + heldOf(endpoint);
-      const found = await deliveries.toSend(partition, project, limit);
+      const limit = room() + loadedThen;
+      const found = await deliveries.toSend(partition, project, limit, loadedTs);
       if (!isServed(endpoint)) return;
       for (const document of found) if (!held.has(document._id)) hold(endpoint, document);
       if (found.length === limit) endpoint.hasMore = true;
+      // Unless everything is to be looked at again since.
+      if (endpoint.loadedTs !== loadedTs) return;
+      endpoint.loadedThen = 0;
+      noteLoaded(endpoint, found);
     } catch (cause) {
       endpoint.hasMore = true;
       throw cause;
@@ -408,6 +431,8 @@ export function startSender(ports: SenderPorts) {
       if (!owned.has(partition)) continue;
       const endpoint = endpointOf(project, partition);
       endpoint.hasMore = true;
+      endpoint.loadedTs = 0;
+      endpoint.loadedThen = 0;
       offer(endpoint);
     }
   };

@@ -70,10 +70,10 @@ export function createModelStore(
 
   const writeOne = (kind: string, write: ActorWrite): boolean => {
     const documents = collection(kind);
-    const { loadedVersion, next, newFacts, resetFacts, isNew } = write;
+    const { before, next, newFacts, resetFacts, isNew } = write;
     const found = documents.get(next._id);
     if (isNew && found) return false;
-    if (!isNew && (!found || (found.version !== loadedVersion && bug !== 'fence'))) return false;
+    if (!isNew && (!found || (found.version !== before.version && bug !== 'fence'))) return false;
     const facts = isNew || resetFacts ? next.facts : [...(found?.facts ?? []), ...newFacts];
     const work = bug === 'outbox' ? [] : next.work;
     const stored: ActorDocument = { ...next, facts, work };
@@ -159,12 +159,13 @@ export function createModelStore(
 
     /** What the sender of webhooks reads. */
     deliveries: (host: Host): Pick<DeliveryStore, 'toSend' | 'projectsToSend'> => ({
-      toSend: (partition, project, limit) =>
+      toSend: (partition, project, limit, sinceTs) =>
         ask(host, () =>
           all('delivery')
             .filter(
               (one) => one.state === 'sending' && one.partition === partition && one.project === project,
             )
+            .filter(({ enteredTs }) => enteredTs >= sinceTs)
             .sort((a, b) => a.enteredTs - b.enteredTs)
             .slice(0, limit),
         ),

@@ -2,6 +2,7 @@
  * Actor documents: one per asset, per webhook delivery. The document is the truth (invariant I1): state,
  * version, facts, asked-for work, timers and the last applied message are one write.
  */
+import { isDeepStrictEqual } from 'node:util';
 import type { AnyBulkWriteOperation, Collection, Db, Document } from 'mongodb';
 import { isNumber } from './partial.ts';
 
@@ -46,8 +47,8 @@ export type ActorDocument = {
 
 /** A document as the owner holds it while it works on a batch. */
 export type ActorWrite = {
-  /** Version as loaded: another one in the store means that another writer was here (fenced). */
-  loadedVersion: number;
+  /** As loaded: another version in the store means that another writer was here (fenced). */
+  before: ActorDocument;
   next: ActorDocument;
   /** Facts to append; `resetFacts` replaces all of them instead, when a new run begins. */
   newFacts: StoredFact[];
@@ -141,18 +142,29 @@ export function createActorStore(db: Db, name: string, indexes: Document[] = [])
 }
 
 function toOperation({
-  loadedVersion,
+  before,
   next,
   newFacts,
   resetFacts,
   isNew,
 }: ActorWrite): AnyBulkWriteOperation<ActorDocument> {
   if (isNew) return { insertOne: { document: next } };
+  const { _id, version } = before;
+  const changes = changesOf(before, next);
+  const filter = { _id, version };
+  if (resetFacts) return { updateOne: { filter, update: { $set: { ...changes, facts: next.facts } } } };
+  if (newFacts.length === 0) return { updateOne: { filter, update: { $set: changes } } };
+  return { updateOne: { filter, update: { $set: changes, $push: { facts: { $each: newFacts } } } } };
+}
+
+/** What differs: the filter says that the store has the rest, and what is not sent is not journalled, nor indexed. */
+function changesOf(before: ActorDocument, next: ActorDocument): Partial<ActorDocument> {
   const { _id, project, facts, createdTs, fixed, ...changing } = next;
-  const filter = { _id, version: loadedVersion };
-  if (resetFacts) return { updateOne: { filter, update: { $set: { ...changing, facts } } } };
-  if (newFacts.length === 0) return { updateOne: { filter, update: { $set: changing } } };
-  return { updateOne: { filter, update: { $set: changing, $push: { facts: { $each: newFacts } } } } };
+  const changes: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(changing)) {
+    if (!isDeepStrictEqual(value, before[name as keyof ActorDocument])) changes[name] = value;
+  }
+  return changes;
 }
 
 const duplicateKey = 11000;

@@ -108,10 +108,18 @@ export function createDeliveryStore(db: Db) {
       }));
     },
 
-    /** The oldest deliveries of a project that are to be sent. */
-    async toSend(partition: number, project: string, limit: number): Promise<ActorDocument[]> {
+    /** The oldest deliveries of a project that are to be sent, of those due at or after a time (unix ms). */
+    async toSend(
+      partition: number,
+      project: string,
+      limit: number,
+      sinceTs: number,
+    ): Promise<ActorDocument[]> {
       return actors.collection
-        .find({ state: 'sending', partition, project }, { projection: { facts: 0, work: 0 } })
+        .find(
+          { state: 'sending', partition, project, enteredTs: { $gte: sinceTs } },
+          { projection: { facts: 0, work: 0 } },
+        )
         .sort({ enteredTs: 1 })
         .limit(limit)
         .toArray();

@@ -50,7 +50,7 @@ const fact = (seq: number, n = 0) => ({ seq, n, ts: seq * 10 + n, event: 'counte
 /** The write that leads a document to its next version with one more fact. */
 function stepOf(before: ActorDocument, seq: number, more: Partial<ActorDocument> = {}) {
   const next = { ...before, version: before.version + 1, seq, facts: [...before.facts, fact(seq)], ...more };
-  return { loadedVersion: before.version, next, newFacts: [fact(seq)], resetFacts: false };
+  return { before, next, newFacts: [fact(seq)], resetFacts: false };
 }
 
 const stores: Record<string, () => Promise<Store>> = {
@@ -107,7 +107,7 @@ for (const [name, create] of Object.entries(stores)) {
       await store.write([silent]);
       t.strictSame((await store.find('a'))?.facts, [fact(1), fact(2)]);
       const next = { ...silent.next, version: 2, seq: 4, facts: [fact(2), fact(4), fact(4, 1)] };
-      await store.write([{ loadedVersion: 1, next, newFacts: [fact(4), fact(4, 1)], resetFacts: true }]);
+      await store.write([{ before: silent.next, next, newFacts: [fact(4), fact(4, 1)], resetFacts: true }]);
       t.strictSame((await store.find('a'))?.facts, [fact(2), fact(4), fact(4, 1)]);
     });
 
