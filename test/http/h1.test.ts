@@ -166,7 +166,7 @@ const h1spec: Row[] = [
 ];
 
 const more: Row[] = [
-  ...['^', '~'].map(
+  ...['^', '~', '_', '.', '$', '|'].map(
     (character): Row => ({
       name: `a header name with ${character}, which RFC 9110 allows`,
       request: `${get}X${character}Y: test\r\n\r\n`,
