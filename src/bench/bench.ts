@@ -26,7 +26,7 @@ const helpers = [
     'proxy-child',
     'proxy-world',
   ],
-  ...['random', 'score-brand', 'sse-rig', 'sse-tools', 'toxiproxy', 'webhooks-bare'],
+  ...['random', 'runs-restate', 'score-brand', 'sse-rig', 'sse-tools', 'steps', 'toxiproxy', 'webhooks-bare'],
 ];
 const extension = extname(import.meta.url);
 const names = readdirSync(new URL('.', import.meta.url))
