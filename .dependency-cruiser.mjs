@@ -96,6 +96,18 @@ export default {
       '^(schemas|machines)/',
     ]),
     only('embed: nothing', '^src/embed/', ['^src/embed/']),
+    only(
+      'dashboard: types of schemas',
+      '^src/dashboard/',
+      ['^src/dashboard/', '^schemas/'],
+      ['preact', '@xstate/store', 'vite', '@fontsource-variable/instrument-sans'],
+    ),
+    {
+      name: 'dashboard: no zod in the page',
+      severity: 'error',
+      from: { path: '^src/dashboard/' },
+      to: { path: '^schemas/', dependencyTypesNot: ['type-only'] },
+    },
     only('fake providers: their own', '^src/fake-providers/', ['^src/fake-providers/']),
     only('client: schemas', '^src/client/', ['^src/client/', '^schemas/']),
     only('erasure: what keeps something of assets and users', '^src/erasure/', [

@@ -9,10 +9,11 @@ import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { copyFile, mkdir, rm, writeFile } from 'node:fs/promises';
-import { basename, dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { alone } from './alone.mjs';
 import { ensureBinaries } from './binaries.mjs';
+import { buildDashboard, dashboardFolder } from './dashboard.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const sourceFolders = ['schemas', 'machines', 'src'];
@@ -101,12 +102,14 @@ function npmCommand(...args) {
 
 /** Compiles the sources to dist/ and copies the other files that lie among them, unless nothing has changed. */
 export async function build() {
-  if (isBuilt(listSources())) return;
-  await alone(lockFile, say, async () => {
-    const sources = listSources();
-    if (isBuilt(sources)) return;
-    await timed('building', () => compile(sources));
-  });
+  if (!isBuilt(listSources())) {
+    await alone(lockFile, say, async () => {
+      const sources = listSources();
+      if (isBuilt(sources)) return;
+      await timed('building', () => compile(sources));
+    });
+  }
+  await buildDashboard({ root, lockFile, say, timed, run });
 }
 
 async function compile(sources) {
@@ -153,6 +156,7 @@ function listSources() {
       ? readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
           .filter((entry) => entry.isFile())
           .map((entry) => join(entry.parentPath, entry.name).slice(root.length))
+          .filter((file) => !file.startsWith(join(dashboardFolder, sep)))
       : [],
   );
   const marks = [...files, ...buildFiles].sort().map((file) => {

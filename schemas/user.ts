@@ -97,6 +97,8 @@ export const UserProfile = z.object({
   /** Additive: whether the e-mail is confirmed, and whether there is a password to be asked for. */
   emailVerified: z.boolean(),
   hasPassword: z.boolean(),
+  /** Additive: whether /api/operator answers this user. */
+  isOperator: z.boolean(),
 });
 export type UserProfile = z.infer<typeof UserProfile>;
 

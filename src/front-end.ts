@@ -11,6 +11,7 @@ import { RequestFailure } from './bus/bus.ts';
 import { accountRoutes } from './http/account.ts';
 import { assetRoutes } from './http/assets.ts';
 import { brandRoutes } from './http/brand.ts';
+import { dashboardRoutes } from './http/dashboard.ts';
 import { documentRoutes } from './http/docs.ts';
 import { embedRoutes } from './http/embed.ts';
 import { eraseAccountRoutes } from './http/erase-account.ts';
@@ -98,6 +99,11 @@ export function createRoutes(parts: Parts, services: Services, hub: Hub): AnyRou
     ...eventRoutes({ hub, findAsset, findProjectByKey }),
     ...publicRoutes(parts, services, hub, known),
     ...embedRoutes(),
+    ...dashboardRoutes({
+      baseUrl: config.baseUrl,
+      mediaBaseUrl: config.mediaBaseUrl,
+      oauth: (['google', 'github'] as const).filter((name) => config.oauth[name] !== undefined),
+    }),
     ...providerCallbackRoutes(parts.models.onCallback),
     ...healthRoutes,
   ];

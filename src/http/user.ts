@@ -89,7 +89,7 @@ const readProfile = route({
   path: '/api/user/me',
   summary: 'Profile and usage of the signed-in user',
   responses: { 200: UserProfile, 401: ErrorBody },
-  async handle({ userId }, { store, countAssets, now }) {
+  async handle({ userId, session }, { store, countAssets, now, isOperator }) {
     const [user, compositionCount, themeCount] = await Promise.all([
       store.users.find(userId),
       countAssets({ userId }),
@@ -110,6 +110,7 @@ const readProfile = route({
       createdAt: new Date(user.createdTs).toISOString(),
       emailVerified: user.emailVerified,
       hasPassword: user.passwordHash !== null,
+      isOperator: isOperator(session),
     });
   },
 });

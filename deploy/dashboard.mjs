@@ -1,0 +1,65 @@
+/**
+ * Builds the dashboard (src/dashboard) with Vite into dist/src/dashboard, and compresses it there as it will be
+ * served. Does nothing when nothing it is made of has changed.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { extname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { brotliCompress, constants, gzip } from 'node:zlib';
+import { alone } from './alone.mjs';
+
+export const dashboardFolder = join('src', 'dashboard');
+const outFolder = join('dist', dashboardFolder);
+/** What the pages are made of. */
+const inputs = [dashboardFolder, 'package-lock.json', join('deploy', 'dashboard.mjs')];
+const compressed = ['.js', '.css', '.svg'];
+
+/** Two at once are safe: one works, the other waits for it and then looks again. */
+export async function buildDashboard({ root, lockFile, say, timed, run }) {
+  if (!existsSync(join(root, dashboardFolder)) || isBuilt(root)) return;
+  await alone(lockFile, say, async () => {
+    if (isBuilt(root)) return;
+    await timed('building the dashboard', () => make(root, run));
+  });
+}
+
+async function make(root, run) {
+  const signature = signatureOf(root);
+  await rm(markOf(root), { force: true });
+  const vite = join('node_modules', 'vite', 'bin', 'vite.js');
+  await run(process.execPath, [vite, 'build', dashboardFolder, '--logLevel', 'warn']);
+  const assets = join(root, outFolder, 'assets');
+  const files = readdirSync(assets).filter((name) => compressed.includes(extname(name)));
+  await Promise.all(files.map((name) => compress(join(assets, name))));
+  await writeFile(markOf(root), signature);
+}
+
+async function compress(path) {
+  const bytes = await readFile(path);
+  const best = { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY };
+  await writeFile(`${path}.br`, await promisify(brotliCompress)(bytes, { params: best }));
+  await writeFile(`${path}.gz`, await promisify(gzip)(bytes, { level: 9 }));
+}
+
+const markOf = (root) => join(root, outFolder, '.build');
+
+const isBuilt = (root) =>
+  existsSync(markOf(root)) && readFileSync(markOf(root), 'utf8') === signatureOf(root);
+
+/** A text that changes when anything does that the pages are made of. */
+function signatureOf(root) {
+  const files = inputs.flatMap((input) =>
+    statSync(join(root, input)).isFile()
+      ? [input]
+      : readdirSync(join(root, input), { recursive: true, withFileTypes: true })
+          .filter((entry) => entry.isFile())
+          .map((entry) => join(entry.parentPath, entry.name).slice(root.length)),
+  );
+  const marks = files.sort().map((file) => {
+    const { mtimeMs, size } = statSync(join(root, file));
+    return `${file} ${mtimeMs} ${size}`;
+  });
+  return createHash('sha256').update(marks.join('\n')).digest('hex');
+}
