@@ -97,9 +97,9 @@ export default {
     ]),
     only('embed: nothing', '^src/embed/', ['^src/embed/']),
     only(
-      'dashboard: types of schemas',
+      'dashboard: types of schemas, and the rule of origins',
       '^src/dashboard/',
-      ['^src/dashboard/', '^schemas/'],
+      ['^src/dashboard/', '^schemas/', '^src/auth/origins\\.ts$'],
       ['preact', '@xstate/store', 'vite', '@fontsource-variable/instrument-sans'],
     ),
     {

@@ -112,6 +112,7 @@ export const SessionSummary = z.object({
   /** Whether it is the one that asks. */
   current: z.boolean(),
 });
+export type SessionSummary = z.infer<typeof SessionSummary>;
 export const SessionList = z.object({ sessions: z.array(SessionSummary) });
 
 /** The last time that a Date can hold. */

@@ -26,6 +26,19 @@ export const areas: readonly Area[] = [
   area('any', `${root}/verify`, 'Confirm your e-mail', () => import('./start/verify.tsx')),
   area('in', `${root}/projects/new`, 'New project', () => import('./projects/new.tsx')),
   area('in', p, 'Overview', () => import('./overview/page.tsx'), { label: 'Overview', icon: 'home' }),
+  area('in', `${p}/brand`, 'Brand', () => import('./brand/page.tsx'), { label: 'Brand', icon: 'swatch' }),
+  area('in', `${p}/proxy`, 'Proxy', () => import('./proxy/page.tsx'), { label: 'Proxy', icon: 'shield' }),
+  area('in', `${p}/embed`, 'Embed', () => import('./embed/page.tsx'), { label: 'Embed', icon: 'code' }),
+  area('in', `${p}/settings`, 'Project settings', () => import('./projects/settings.tsx'), {
+    label: 'Settings',
+    icon: 'sliders',
+  }),
+  area('in', `${root}/usage`, 'Usage', () => import('./usage/page.tsx'), { label: 'Usage', icon: 'gauge' }),
+  area('in', `${root}/billing`, 'Plans', () => import('./usage/page.tsx')),
+  area('in', `${root}/account`, 'Account', () => import('./account/page.tsx'), {
+    label: 'Account',
+    icon: 'person',
+  }),
 ];
 
 /** A row whose page gets the parameters of its path. */

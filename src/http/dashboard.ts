@@ -8,6 +8,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { PageSettings } from '../../schemas/dashboard.ts';
+import { asset, upload } from '../../schemas/limits.ts';
+import { plans } from '../../schemas/plans.ts';
 import { answerJson, type Exchange } from './exchange.ts';
 import {
   answerPage,
@@ -34,7 +36,7 @@ export function dashboardRoutes(options: DashboardOptions, built = beside): RawR
   const answer = (path: string, head: ReturnType<typeof readPageHead>, exchange: Exchange) => {
     // Looked for again while it is not there: somebody may just be building it.
     site ??= readSite(built, options);
-    if (!site) return answerJson(exchange, { status: 503, body: notBuilt });
+    if (!site) return answerJson(exchange, notBuilt);
     const page = site.get(isFile(path) ? path : root);
     if (!page)
       return answerJson(exchange, { status: 404, body: { error: 'not found' } }, { isHead: head.isHead });
@@ -54,7 +56,11 @@ export function dashboardRoutes(options: DashboardOptions, built = beside): RawR
 }
 
 const root = '/dashboard';
-const notBuilt = { error: 'the dashboard was not built: run `npm run build`' };
+const notBuilt = {
+  status: 503,
+  body: { error: 'the dashboard was not built: run `npm run build`' },
+  headers: { 'Retry-After': '30' },
+};
 
 /** Tests run from sources and find the build beside them. */
 const beside = fileURLToPath(
@@ -100,12 +106,23 @@ const types: Record<string, string> = {
 
 /** The page with what it must know of this service before it asks anything. */
 function toPage(html: string, { baseUrl, mediaBaseUrl, oauth }: DashboardOptions): Page {
-  const settings: PageSettings = { baseUrl, oauth };
+  const settings: PageSettings = {
+    baseUrl,
+    oauth,
+    plans,
+    limits: {
+      uploadBytes: upload.maxBytes,
+      minSeconds: asset.minSeconds,
+      maxSeconds: asset.maxSeconds,
+      defaultSeconds: asset.defaultSeconds,
+    },
+  };
   const text = html.replace('{{settings}}', () => JSON.stringify(settings).replaceAll('"', '&quot;'));
   return createPage(text, {
     ...pageHeaders(baseUrl),
     'Content-Security-Policy': policyOf(html, baseUrl, new URL(mediaBaseUrl).origin),
-    'Referrer-Policy': 'no-referrer',
+    // Previews come through the proxy, which asks whose page it is; nobody else learns an address.
+    'Referrer-Policy': 'same-origin',
     'Cache-Control': 'no-cache',
   });
 }

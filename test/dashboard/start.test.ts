@@ -1,11 +1,25 @@
-/** The way in: signing up, and what is seen first. */
+/** The way in: signing up, the first animation, signing in again, coming from another provider. */
 import t from 'tap';
+import type { PrepareResponse } from '../../schemas/asset.ts';
+import type { Store } from '../../src/store/client.ts';
+import { githubClient, startGithubLike } from '../fixtures/github-like.ts';
+import { photo } from '../fixtures/images.ts';
+import { uniqueName } from '../fixtures/servers.ts';
+import { serveSources } from '../fixtures/service.ts';
 import { checkBothThemes, signUpInPage, skip, startDashboard, takeScreenshots } from './browser.ts';
 
-t.test('the way into the dashboard', { skip, timeout: 120_000 }, async (t) => {
-  const dashboard = await startDashboard(t);
+const minuteMs = 60_000;
 
-  t.test('a visitor signs up and lands in the dashboard', async (t) => {
+t.test('the way into the dashboard', { skip, timeout: 3 * minuteMs }, async (t) => {
+  const github = await startGithubLike();
+  t.teardown(() => github.close());
+  const dashboard = await startDashboard(t, {
+    OAUTH_GITHUB_CLIENT_ID: githubClient.clientId,
+    OAUTH_GITHUB_CLIENT_SECRET: githubClient.clientSecret,
+    OAUTH_GITHUB_BASE_URL: github.url,
+  });
+
+  t.test('from signing up to a playing animation it takes at most five clicks', async (t) => {
     const page = await dashboard.open(t);
     await page.waitForURL('**/dashboard/signin');
     await checkBothThemes(t, page, 'sign-in');
@@ -16,8 +30,167 @@ t.test('the way into the dashboard', { skip, timeout: 120_000 }, async (t) => {
     await checkBothThemes(t, page, 'sign-up');
     await takeScreenshots(page, 'signup');
     await signUpInPage(page, dashboard.base);
-    await page.getByRole('heading', { level: 1, name: 'Default' }).waitFor();
-    await checkBothThemes(t, page, 'overview');
-    await takeScreenshots(page, 'overview-new');
+    const projectId = new URL(page.url()).pathname.split('/').at(-1);
+    // A short one: what is tested is the way, not the renderer.
+    await page.request.put(`${dashboard.base}/api/projects/${projectId}/proxy-config`, {
+      data: { default_mode: 'animate-in', default_dur_seconds: 2 },
+    });
+
+    await page.evaluate(
+      'window.clicks = 0; addEventListener("click", (event) => event.isTrusted && window.clicks++)',
+    );
+    const choosing = page.waitForEvent('filechooser');
+    await page.getByRole('button', { name: 'Drop a photo here' }).click();
+    const chooser = await choosing;
+    await checkBothThemes(t, page, 'first steps');
+    await takeScreenshots(page, 'first-steps');
+    await chooser.setFiles({ name: 'bay.jpg', mimeType: 'image/jpeg', buffer: await photo() });
+    await page.locator('.making [data-state]').waitFor();
+    const video = page.locator('video');
+    await video.waitFor({ timeout: 2 * minuteMs });
+    t.ok(Number(await page.evaluate('window.clicks')) + 1 <= 5, 'with the one of the sign-up');
+    t.match(await video.getAttribute('src'), /\/media\/ast_/);
+    // Who asked for less motion presses play.
+    await page.evaluate('document.querySelector("video").play()');
+    await page.waitForFunction('document.querySelector("video").currentTime > 0');
+    await page.getByText('Make a first animation (done)').waitFor();
+    await checkBothThemes(t, page, 'overview with an animation');
+    await takeScreenshots(page, 'overview');
+  });
+
+  t.test('a file that is no image is refused at once, in words', async (t) => {
+    const user = await dashboard.signUp();
+    const page = await dashboard.open(t, { user });
+    const input = page.locator('input[type=file]').first();
+    await input.waitFor({ state: 'attached' });
+    await input.setInputFiles({ name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('no image') });
+    await page.getByText('notes.txt is no png, jpeg or webp image.').waitFor();
+    // By its name alone it is one: the service looks at the content.
+    await input.setInputFiles({ name: 'fake.png', mimeType: 'image/png', buffer: Buffer.from('no image') });
+    const problem = page.getByRole('alert').filter({ hasText: 'About this error' });
+    await problem.waitFor();
+    t.match(await problem.textContent(), /Request req_[0-9a-f]{8}/);
+  });
+
+  t.test('a session that ends asks again, and what was typed is saved by the same click', async (t) => {
+    const user = await dashboard.signUp();
+    const page = await dashboard.open(t, { user, path: '/dashboard/account' });
+    // The stream would notice first.
+    await page.route('**/activity', (route) => route.abort());
+    await page.goto(`${dashboard.base}/dashboard/projects/${user.projectId}/settings`);
+    await page.getByLabel('Name', { exact: true }).fill('Seaside');
+    const { body } = await user.call<{ sessions: { id: string }[] }>('GET', '/api/user/sessions');
+    await user.call('DELETE', `/api/user/sessions/${body.sessions[0]?.id}`);
+    await page.getByRole('button', { name: 'Save the name' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Sign in again' });
+    await dialog.waitFor();
+    await checkBothThemes(t, page, 'sign in again');
+    t.equal(await page.getByLabel('Name', { exact: true }).inputValue(), 'Seaside');
+    await dialog.getByLabel('Password', { exact: true }).fill('wrong password');
+    await dialog.getByRole('button', { name: 'Sign in' }).click();
+    await dialog.getByText('Invalid credentials').waitFor();
+    await dialog.getByLabel('Password', { exact: true }).fill('correct horse battery');
+    await dialog.getByRole('button', { name: 'Sign in' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Project: Seaside' }).waitFor();
+  });
+
+  t.test('GitHub lets somebody in; who says no there is told so', async (t) => {
+    const unique = uniqueName('octo');
+    github.person = { id: Date.now(), login: unique, name: 'Mona' };
+    github.emails = [{ email: `${unique}@example.com`, primary: true, verified: true }];
+    const page = await dashboard.open(t, { path: '/dashboard/signin' });
+    await page.getByRole('link', { name: 'Continue with GitHub' }).click();
+    await page.waitForURL(/\/dashboard\/projects\/prj_/);
+    await page.getByRole('button', { name: /^Account: Mona/ }).click();
+    await page.getByRole('menuitem', { name: 'Sign out' }).click();
+    await page.waitForURL('**/dashboard/signin');
+    await page.goto(`${dashboard.base}/dashboard/signin?error=oauth_denied`);
+    await page.getByText('You did not allow it there.').waitFor();
+    await checkBothThemes(t, page, 'sign-in with a provider and a failure');
+  });
+
+  t.test('a forgotten password is reset by the link of the mail, and a link works once', async (t) => {
+    const email = `${uniqueName('forgetful')}@example.com`;
+    await dashboard.signUp(email);
+    const page = await dashboard.open(t, { path: '/dashboard/forgot' });
+    await page.getByLabel('E-mail').fill(email);
+    await page.getByRole('button', { name: 'Send the link' }).click();
+    await page.getByText(`If there is an account for ${email}`).waitFor();
+    await checkBothThemes(t, page, 'forgot');
+    const link = await untilMail(dashboard.service.store, email, /http\S+\/dashboard\/reset\?token=[\w-]+/);
+    for (const outcome of ['Your password is changed', 'The link is not valid, or no longer.']) {
+      await page.goto(link);
+      await page.getByLabel('New password', { exact: true }).fill('another horse battery');
+      await page.getByRole('button', { name: 'Set the password' }).click();
+      await page.getByText(outcome).waitFor();
+    }
+    const verify = await untilMail(
+      dashboard.service.store,
+      email,
+      /http\S+\/dashboard\/verify\?token=[\w-]+/,
+    );
+    await page.goto(verify);
+    await page.getByText(/Your e-mail address is confirmed|The link is not valid/).waitFor();
+    await page.goto(`${dashboard.base}/dashboard/signin`);
+    await page.getByLabel('E-mail').fill(email);
+    await page.getByLabel('Password', { exact: true }).fill('another horse battery');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.waitForURL(/\/dashboard\/projects\/prj_/);
+  });
+
+  t.test('a computer whose clock is an hour ahead shows the right times', async (t) => {
+    const user = await dashboard.signUp();
+    await user.call('POST', '/api/user/tokens', { name: 'clock' });
+    const page = await dashboard.open(t, { path: '/dashboard/signin' });
+    await page.clock.install({ time: Date.now() + 60 * minuteMs });
+    await page.context().addCookies([
+      {
+        name: user.cookie.slice(0, user.cookie.indexOf('=')),
+        value: user.cookie.slice(user.cookie.indexOf('=') + 1),
+        url: dashboard.base,
+      },
+    ]);
+    await page.goto(`${dashboard.base}/dashboard/account`);
+    const since = page.locator('.sessions time').first();
+    await since.waitFor();
+    t.match(await since.textContent(), /^now$|second/);
+  });
+
+  t.test('a line that was down is told quietly, and what happened meanwhile is there, once', async (t) => {
+    const user = await dashboard.signUp();
+    const bytes = await photo();
+    const sources = await serveSources(t, (_, response) => response.end(bytes));
+    const prepare = (name: string) =>
+      user.call<PrepareResponse>('POST', '/api/v1/prepare', {
+        project_id: user.projectId,
+        src: `${sources}/${name}.jpg`,
+        mode: 'animate-in',
+        dur_seconds: 2,
+      });
+    const page = await dashboard.open(t, { user });
+    await page.getByRole('heading', { name: 'First steps' }).waitFor();
+    const first = await prepare('first');
+    await page.locator('.posters li').waitFor();
+    await page.context().setOffline(true);
+    await page.getByText('Not connected. Trying again …').waitFor();
+    const second = await prepare('second');
+    await user.untilEnd(first.body.asset_id);
+    await user.untilEnd(second.body.asset_id);
+    await page.context().setOffline(false);
+    await page.getByText('Connected again').waitFor();
+    await page.locator('.posters img').nth(1).waitFor();
+    t.equal(await page.locator('.posters li').count(), 2);
+    await page.getByText('Make a first animation (done)').waitFor();
   });
 });
+
+/** What a mail to this address holds that has this form; mails are sent within a second or two. */
+async function untilMail(store: Store, to: string, form: RegExp): Promise<string> {
+  for (;;) {
+    const mails = (await store.mailbox.list(200)).filter((mail) => mail.to === to);
+    const found = mails.map(({ text }) => form.exec(text)?.[0]).find((link) => link !== undefined);
+    if (found) return found;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}

@@ -491,6 +491,7 @@ const own: Record<string, Record<number, Way>> = {
   'get /healthz': { 200: () => get('/healthz') },
   'get /readyz': { 200: () => get('/readyz') },
   'get /embed.js': page('/embed.js'),
+  'get /dashboard': page('/dashboard'),
   'get /openapi.json': page('/openapi.json'),
   'get /docs': page('/docs'),
   'get /docs/{page}': { ...page('/docs/limits'), 404: nothing },

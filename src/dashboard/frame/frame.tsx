@@ -46,6 +46,15 @@ export function Frame({
     }
   }, [currentId, first !== undefined]);
   useEffect(() => openNav(false), [visit]);
+  useEffect(() => {
+    // Another tab, or a colleague, may have changed something meanwhile.
+    const look = () => {
+      if (document.hidden) return;
+      Promise.all([loadProjects(), loadProfile()]).catch(() => undefined);
+    };
+    document.addEventListener('visibilitychange', look);
+    return () => document.removeEventListener('visibilitychange', look);
+  }, []);
 
   return (
     <div class="frame" data-nav={isNavOpen || undefined}>

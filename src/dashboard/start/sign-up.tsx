@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import { paths } from '../paths.ts';
 import { signUp } from '../session.ts';
+import { settings } from '../settings.ts';
 import { Button } from '../ui/button.tsx';
 import { Field, Form } from '../ui/field.tsx';
 import { issueOf, Problem } from '../ui/messages.tsx';
@@ -16,7 +17,7 @@ export function Page() {
   return (
     <Card
       title="Create an account"
-      lead="Five animations a month are free. No card needed."
+      lead={`${settings.plans.free.generationsPerMonth} animations a month are free. No card needed.`}
       below={
         <>
           You have one? <a href={`${paths.signIn}${location.search}`}>Sign in</a>

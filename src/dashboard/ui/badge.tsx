@@ -25,34 +25,39 @@ export function StateBadge({ state, status }: { state: string; status?: string |
   );
 }
 
-/** What a state waits for; states of machines that come later show their own name. */
+/** What a state waits for; states that come later show their own name. */
 const words: Record<string, { tone: Tone; label: string }> = {
-  ready: { tone: 'good', label: 'Ready' },
-  failed: { tone: 'bad', label: 'Failed' },
-  cancelled: { tone: 'plain', label: 'Cancelled' },
-  delivered: { tone: 'good', label: 'Delivered' },
-  dead: { tone: 'bad', label: 'Dead' },
-  queued: { tone: 'wait', label: 'In the queue' },
-  fetching: { tone: 'wait', label: 'Fetching the source' },
+  new: { tone: 'wait', label: 'Accepted' },
+  queued: { tone: 'wait', label: 'Accepted' },
+  pending: { tone: 'wait', label: 'Pending' },
+  source: { tone: 'wait', label: 'Fetching the source' },
   vision: { tone: 'wait', label: 'Looking at the image' },
   single: { tone: 'wait', label: 'Animating' },
-  stage1: { tone: 'wait', label: 'Animating, first half' },
-  stage2: { tone: 'wait', label: 'Animating, second half' },
+  stage1: { tone: 'wait', label: 'Animating the way there' },
+  stage2: { tone: 'wait', label: 'Animating the way back' },
   merge: { tone: 'wait', label: 'Closing the loop' },
-  merging: { tone: 'wait', label: 'Closing the loop' },
-  store_write: { tone: 'wait', label: 'Storing' },
   storing: { tone: 'wait', label: 'Storing' },
+  store_write: { tone: 'wait', label: 'Storing' },
+  sending: { tone: 'wait', label: 'Sending' },
   retrying: { tone: 'wait', label: 'Waits to try again' },
-  waiting: { tone: 'wait', label: 'Waits to try again' },
-  pending: { tone: 'wait', label: 'Pending' },
+  ready: { tone: 'good', label: 'Ready' },
+  delivered: { tone: 'good', label: 'Delivered' },
+  failed: { tone: 'bad', label: 'Failed' },
+  dead: { tone: 'bad', label: 'Dead' },
+  cancelled: { tone: 'plain', label: 'Cancelled' },
+  erased: { tone: 'plain', label: 'Erased' },
 };
 
+/** The innermost part of a state that has words: `pending.stage1.waiting` is about stage1. */
 function wordsFor(state: string, status: string | undefined): { tone: Tone; label: string } {
-  const known = words[state] ?? words[state.split('.').at(-1) ?? ''];
+  const known = state
+    .split('.')
+    .reverse()
+    .map((part) => words[part])
+    .find((found) => found !== undefined);
   if (known) return known;
-  const label = state
-    .replaceAll('_', ' ')
-    .replace(/([a-z])([A-Z])/g, '$1 $2')
-    .toLowerCase();
-  return { tone: status === undefined || status === 'pending' ? 'wait' : 'plain', label };
+  return {
+    tone: status === undefined || status === 'pending' ? 'wait' : 'plain',
+    label: state.replaceAll('_', ' '),
+  };
 }

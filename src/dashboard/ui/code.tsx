@@ -4,7 +4,12 @@ import { Button } from './button.tsx';
 import { Icon } from './icon.tsx';
 import './code.css';
 
-export function Copy(props: { text: string; label?: string | undefined; isBare?: boolean | undefined }) {
+export function Copy(props: {
+  text: string;
+  label?: string | undefined;
+  isBare?: boolean | undefined;
+  onCopied?: (() => void) | undefined;
+}) {
   const { text, label = 'Copy', isBare = false } = props;
   const [isDone, done] = useState(false);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
@@ -12,12 +17,13 @@ export function Copy(props: { text: string; label?: string | undefined; isBare?:
   const copy = async () => {
     if (!(await copyText(text))) return;
     done(true);
+    props.onCopied?.();
     clearTimeout(timer.current);
     timer.current = setTimeout(() => done(false), 2_000);
   };
   return (
     <>
-      <Button look="quiet" icon={isDone ? 'check' : 'copy'} label={label} onClick={copy}>
+      <Button look="quiet" icon={isDone ? 'check' : 'copy'} label={isDone ? 'Copied' : label} onClick={copy}>
         {isBare ? undefined : isDone ? 'Copied' : 'Copy'}
       </Button>
       <span class="unseen" role="status">
@@ -28,20 +34,13 @@ export function Copy(props: { text: string; label?: string | undefined; isBare?:
 }
 
 /** A block of code; `name` says what it is. */
-export function Code({
-  text,
-  name,
-  language,
-}: {
-  text: string;
-  name: string;
-  language?: string | undefined;
-}) {
+export function Code(props: { text: string; name: string; onCopied?: (() => void) | undefined }) {
+  const { text, name, onCopied } = props;
   return (
-    <figure class="code" data-language={language}>
+    <figure class="code">
       <figcaption>
         <span>{name}</span>
-        <Copy text={text} label={`Copy: ${name}`} />
+        <Copy text={text} label={`Copy: ${name}`} onCopied={onCopied} />
       </figcaption>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and keys must reach it. */}
       <section class="code-text" tabIndex={0} aria-label={name}>

@@ -1,11 +1,12 @@
 /** A place for an image: dropped, pasted or chosen. What is no png, jpeg or webp of at most 10 MB is told at once. */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { settings } from '../settings.ts';
 import { Icon } from './icon.tsx';
+import { formatBytes } from './value.tsx';
 import './drop-zone.css';
 
 const types = ['image/png', 'image/jpeg', 'image/webp'];
-const maxBytes = 10 * 1024 * 1024;
 
 export function DropZone(props: {
   onFiles(files: File[]): void;
@@ -50,7 +51,7 @@ export function DropZone(props: {
       <button type="button" disabled={disabled} onClick={() => input.current?.click()}>
         <Icon name="upload" />
         <span>{props.children ?? 'Drop an image here, or choose one'}</span>
-        <span class="note">png, jpeg or webp, up to 10 MB</span>
+        <span class="note">png, jpeg or webp, up to {formatBytes(settings.limits.uploadBytes)}</span>
       </button>
       <input
         ref={input}
@@ -76,7 +77,8 @@ export function DropZone(props: {
 /** Why a file cannot be taken; undefined for one that can. The service judges by the content itself. */
 export function reasonAgainst(file: File): string | undefined {
   if (!types.includes(file.type)) return `${file.name} is no png, jpeg or webp image.`;
-  if (file.size > maxBytes) return `${file.name} is larger than 10 MB.`;
+  if (file.size > settings.limits.uploadBytes)
+    return `${file.name} is larger than ${formatBytes(settings.limits.uploadBytes)}.`;
   if (file.size === 0) return `${file.name} is empty.`;
   return undefined;
 }
