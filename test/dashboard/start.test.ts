@@ -78,14 +78,14 @@ t.test('the way into the dashboard', { skip, timeout: 3 * minuteMs }, async (t) 
     // The stream would notice first.
     await page.route('**/activity', (route) => route.abort());
     await page.goto(`${dashboard.base}/dashboard/projects/${user.projectId}/settings`);
-    await page.getByLabel('Name', { exact: true }).fill('Seaside');
+    await page.getByRole('textbox', { name: 'Name', exact: true }).fill('Seaside');
     const { body } = await user.call<{ sessions: { id: string }[] }>('GET', '/api/user/sessions');
     await user.call('DELETE', `/api/user/sessions/${body.sessions[0]?.id}`);
     await page.getByRole('button', { name: 'Save the name' }).click();
     const dialog = page.getByRole('dialog', { name: 'Sign in again' });
     await dialog.waitFor();
     await checkBothThemes(t, page, 'sign in again');
-    t.equal(await page.getByLabel('Name', { exact: true }).inputValue(), 'Seaside');
+    t.equal(await page.getByRole('textbox', { name: 'Name', exact: true }).inputValue(), 'Seaside');
     await dialog.getByLabel('Password', { exact: true }).fill('wrong password');
     await dialog.getByRole('button', { name: 'Sign in' }).click();
     await dialog.getByText('Invalid credentials').waitFor();

@@ -217,7 +217,8 @@ function AccountMenu() {
   const words = plan ? `${plan.charAt(0).toUpperCase()}${plan.slice(1)} plan` : (user?.email ?? '');
   return (
     <Menu
-      label={`Account: ${user?.name ?? ''} ${words}`}
+      label="Account"
+      isNamedByContent
       opens="up"
       buttonClass="account"
       items={[
@@ -233,8 +234,8 @@ function AccountMenu() {
         {(user?.name ?? '?').slice(0, 1).toUpperCase()}
       </span>
       <span class="account-words">
-        <span>{user?.name}</span>
-        <small>{words}</small>
+        <span class="unseen">Account: </span>
+        <span>{user?.name}</span> <small>{words}</small>
       </span>
     </Menu>
   );

@@ -6,6 +6,8 @@ export type Step = {
   name: string;
   title: string;
   isDone: boolean;
+  /** Done just now, and its outcome is to be seen. */
+  isShown?: boolean | undefined;
   /** What to do, shown for the first that is not done. */
   children: ComponentChildren;
 };
@@ -22,7 +24,7 @@ export function Checklist({ steps }: { steps: readonly Step[] }) {
         </span>
       </header>
       <ol>
-        {steps.map(({ name, title, isDone, children }) => (
+        {steps.map(({ name, title, isDone, isShown, children }) => (
           <li key={name} data-done={isDone || undefined} data-next={name === next || undefined}>
             <span class="tick">{isDone ? <Icon name="check" /> : null}</span>
             <div>
@@ -30,7 +32,7 @@ export function Checklist({ steps }: { steps: readonly Step[] }) {
                 {title}
                 {isDone && <span class="unseen"> (done)</span>}
               </h3>
-              {!isDone && <div class="stack step-body">{children}</div>}
+              {(!isDone || isShown) && <div class="stack step-body">{children}</div>}
             </div>
           </li>
         ))}

@@ -1,5 +1,5 @@
 /** The overview of a project: first steps while there are some, its newest animations, and where it stands. */
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Asset } from '../../../schemas/asset.ts';
 import type { UsageResponse } from '../../../schemas/usage.ts';
 import { listen } from '../live.ts';
@@ -97,6 +97,8 @@ function useSteps(projectId: string, latest: Latest): Step[] | undefined {
   const [wasMade, made] = useState(false);
   const isMade = wasMade || latest.assets?.some(({ status }) => status === 'ready') === true;
   useEffect(() => made((before) => before || isMade), [isMade]);
+  const madeBefore = useRef<boolean>(undefined);
+  if (latest.assets && madeBefore.current === undefined) madeBefore.current = isMade;
   if (!profile || !latest.assets) return undefined;
   const origins = originsOf(project);
   return [
@@ -104,6 +106,7 @@ function useSteps(projectId: string, latest: Latest): Step[] | undefined {
       name: 'animation',
       title: 'Make a first animation',
       isDone: isMade,
+      isShown: madeBefore.current === false,
       children: <FirstAnimation projectId={projectId} latest={latest} />,
     },
     {

@@ -127,7 +127,9 @@ function Removal({ project }: { project: Project }) {
   const { send, isBusy, error } = useSend(async () => {
     await remove(`/api/projects/${project.id}`);
     say(`${project.name} is deleted`);
-    navigate(paths.home, { replace: true });
+    const others = projects.getSnapshot().context.projects?.filter(({ id }) => id !== project.id) ?? [];
+    const next = others.find(({ isDefault }) => isDefault) ?? others[0];
+    navigate(next ? paths.overview(next.id) : paths.newProject, { replace: true });
     await loadProjects();
   });
   return (

@@ -25,6 +25,8 @@ export function Menu(props: {
   align?: 'start' | 'end' | undefined;
   opens?: 'down' | 'up' | undefined;
   buttonClass?: string | undefined;
+  /** Its button is named by what it shows. */
+  isNamedByContent?: boolean | undefined;
 }) {
   const { label, items, align = 'start', opens = 'down' } = props;
   const [isOpen, open] = useState(false);
@@ -55,7 +57,7 @@ export function Menu(props: {
         ref={button}
         type="button"
         class={props.buttonClass ?? 'button quiet'}
-        aria-label={label}
+        aria-label={props.isNamedByContent ? undefined : label}
         aria-haspopup="menu"
         aria-expanded={isOpen}
         aria-controls={isOpen ? id : undefined}
