@@ -7,7 +7,7 @@
  */
 import { createStore } from '@xstate/store';
 import type { AssetEvent } from '../../schemas/events.ts';
-import { get } from './api.ts';
+import { ApiError, get } from './api.ts';
 import { observeDate } from './clock.ts';
 
 export type LiveStatus = 'idle' | 'connecting' | 'live' | 'gone' | 'resumed';
@@ -23,17 +23,20 @@ export const live = createStore({
 type Listener = {
   /** Events that came together, oldest first. */
   events(events: readonly AssetEvent[]): void;
-  /** Some events are lost for good: read the state again. Also called once when the stream first runs. */
+  /** Some events may be missing: read the state again. Also called when the stream first runs. */
   resync?(): void;
 };
 
 const listeners = new Set<Listener>();
-let current: { projectId: string; control: AbortController; isRunning: boolean } | undefined;
+let current: { projectId: string; control: AbortController } | undefined;
 
-/** Listens until the answer is called. @returns what ends it */
+/**
+ * Listens until the answer is called. Who listens first and reads its state then misses nothing.
+ *
+ * @returns what ends it
+ */
 export function listen(listener: Listener): () => void {
   listeners.add(listener);
-  if (current?.isRunning) listener.resync?.();
   return () => void listeners.delete(listener);
 }
 
@@ -44,7 +47,7 @@ export function follow(projectId: string | undefined): void {
   current = undefined;
   live.trigger.became({ status: 'idle' });
   if (projectId === undefined) return;
-  current = { projectId, control: new AbortController(), isRunning: false };
+  current = { projectId, control: new AbortController() };
   void run(current);
 }
 
@@ -72,7 +75,6 @@ async function run(following: Following): Promise<void> {
       place.failures += 1;
     } finally {
       clearTimeout(gone);
-      following.isRunning = false;
     }
     if (place.failures > 0) tell(following, 'gone');
     await pause(place, control.signal);
@@ -87,6 +89,8 @@ async function readOnce(following: Following, place: Place, onOpen: () => void):
   const cut = new AbortController();
   const stop = () => cut.abort();
   control.signal.addEventListener('abort', stop);
+  // Sooner than the silence would tell.
+  addEventListener('offline', stop);
   let silence = setTimeout(stop, silenceMs);
   try {
     const headers: Record<string, string> = place.lastId > 0 ? { 'last-event-id': String(place.lastId) } : {};
@@ -114,6 +118,7 @@ async function readOnce(following: Following, place: Place, onOpen: () => void):
   } finally {
     clearTimeout(silence);
     control.signal.removeEventListener('abort', stop);
+    removeEventListener('offline', stop);
     cut.abort();
   }
 }
@@ -122,14 +127,13 @@ async function readOnce(following: Following, place: Place, onOpen: () => void):
 async function askAgain(): Promise<void> {
   try {
     await get('/api/user/me');
-  } catch {
-    throw new EndOfStream();
+  } catch (cause) {
+    throw cause instanceof ApiError && cause.status === 401 ? new EndOfStream() : cause;
   }
   throw new Error('signed in again');
 }
 
 function opened(following: Following, place: Place): void {
-  following.isRunning = true;
   const { status } = live.getSnapshot().context;
   // Without an id to go on from, what happened until now is nowhere but in the state itself.
   if (place.lastId === 0) resync();

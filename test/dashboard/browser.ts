@@ -23,7 +23,7 @@ export type Dashboard = {
   service: TestService;
   base: string;
   browser: Browser;
-  /** A page of a visitor, or of this user; closed when the test ends, and then asked for its errors. */
+  /** A page of a visitor, or of this user; closed when the test ends. Its errors fail the file at its end. */
   open(t: Test, options?: OpenOptions): Promise<Page>;
   signUp: TestService['signUp'];
 };
@@ -38,6 +38,11 @@ export type OpenOptions = BrowserContextOptions & {
 
 /** One service and one browser for a file. `settings` are environment variables. */
 export async function startDashboard(t: Test, settings: Record<string, string> = {}): Promise<Dashboard> {
+  const errors: string[] = [];
+  // Registered first and so called last: what it throws keeps nothing from being closed.
+  t.teardown(() => {
+    if (errors.length > 0) throw new Error(`on the console: ${errors.join('; ')}`);
+  });
   const service = await startTestService(t, settings);
   const browser = await chromium.launch({
     executablePath: browserPath ?? '',
@@ -52,12 +57,8 @@ export async function startDashboard(t: Test, settings: Record<string, string> =
     });
     if (user) await context.addCookies([toCookie(user.cookie, service.base)]);
     const page = await context.newPage();
-    const errors = watchErrors(page, allows);
-    t.teardown(async () => {
-      await context.close();
-      // Too late for an assertion, and yet it fails the test.
-      if (errors.length > 0) throw new Error(`on the console: ${errors.join('; ')}`);
-    });
+    watchErrors(page, allows, errors);
+    t.teardown(() => context.close());
     await page.goto(service.base + path);
     return page;
   };
@@ -65,8 +66,7 @@ export async function startDashboard(t: Test, settings: Record<string, string> =
 }
 
 /** What the page says of itself; answers that are no 2xx are the business of the test. */
-export function watchErrors(page: Page, allows?: RegExp): string[] {
-  const errors: string[] = [];
+export function watchErrors(page: Page, allows?: RegExp, errors: string[] = []): string[] {
   const note = (text: string) => {
     if (!allows?.test(text)) errors.push(text);
   };
@@ -91,6 +91,11 @@ export async function signUpInPage(
   await page.getByRole('button', { name: 'Create the account' }).click();
   await page.waitForURL(/\/dashboard\/projects\/prj_/);
   return email;
+}
+
+/** Waits until an expression is true in the page. Not waitForFunction, which the content policy forbids. */
+export async function untilTrue(page: Page, expression: string): Promise<void> {
+  while (!(await page.evaluate(expression))) await new Promise((resolve) => setTimeout(resolve, 50));
 }
 
 /** Fails for each rule of axe-core that the page breaks; samples of colours of customers are as they are. */
@@ -127,6 +132,7 @@ export async function takeScreenshots(page: Page, name: string): Promise<void> {
     await page.emulateMedia({ colorScheme });
     for (const width of [360, 1280, 2560]) {
       await page.setViewportSize({ width, height: width > 2_000 ? 1_440 : 800 });
+      await page.evaluate('scrollTo(0, 0)');
       await page.screenshot({ path: join(folder, `${name}-${width}-${colorScheme}.png`), fullPage: true });
     }
   }

@@ -16,7 +16,7 @@ import {
   scratchFolder,
   skip,
   startDashboard,
-  takeScreenshots,
+  takeScreenshots, untilTrue,
   watchErrors,
 } from './browser.ts';
 
@@ -48,7 +48,7 @@ t.test('from the embed page into other pages', { skip, timeout: 4 * minuteMs }, 
 
   t.test('the preview plays the animation, and follows every option', async (t) => {
     await page.locator('.preview animated-asset').waitFor();
-    await page.waitForFunction(
+    await untilTrue(page, 
       'document.querySelector(".preview animated-asset")?.shadowRoot.querySelector("img")?.naturalWidth > 0',
     );
     await page.getByLabel('Text for who does not see it').fill('A bay at dusk');

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import type { Project } from '../../schemas/project.ts';
 import { uniqueName } from '../fixtures/servers.ts';
-import { checkBothThemes, skip, startDashboard, takeScreenshots } from './browser.ts';
+import { checkBothThemes, skip, startDashboard, takeScreenshots, untilTrue } from './browser.ts';
 
 const minuteMs = 60_000;
 
@@ -129,13 +129,15 @@ t.test('from day to day', { skip, timeout: 3 * minuteMs }, async (t) => {
     await page.getByRole('button', { name: 'Make a token' }).click();
     const token = (await page.locator('.secret code').textContent()) ?? '';
     t.match(token, /^sat_/);
-    const asked = await fetch(`${dashboard.base}/api/projects`, { headers: { authorization: `Bearer ${token}` } });
+    const asked = await fetch(`${dashboard.base}/api/projects`, {
+      headers: { authorization: `Bearer ${token}` },
+    });
     t.equal(asked.status, 200);
     await checkBothThemes(t, page, 'account');
     await takeScreenshots(page, 'account');
     await page.getByRole('button', { name: 'Revoke Build server' }).click();
     await page.getByRole('button', { name: 'Revoke it' }).click();
-    await page.getByText('Build server').waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Revoke Build server' }).waitFor({ state: 'detached' });
 
     await page.emulateMedia({ colorScheme: 'light' });
     await page.getByText('Dark', { exact: true }).first().click();
@@ -167,11 +169,16 @@ t.test('from day to day', { skip, timeout: 3 * minuteMs }, async (t) => {
     const page = await dashboard.open(t, { user, path: '/dashboard/account' });
     await page.addInitScript(watchLoading);
     for (const part of ['', '/brand', '/proxy', '/embed', '/settings', '../../usage', '../../account']) {
-      const path = part.startsWith('..') ? `/dashboard${part.slice(5)}` : `/dashboard/projects/${user.projectId}${part}`;
+      const path = part.startsWith('..')
+        ? `/dashboard${part.slice(5)}`
+        : `/dashboard/projects/${user.projectId}${part}`;
       await page.goto(`${dashboard.base}${path}`, { waitUntil: 'load' });
       await page.locator('main h1').waitFor();
-      await page.waitForFunction('!document.querySelector(".skeleton")');
-      const { shift, longest } = (await page.evaluate('window.loading')) as { shift: number; longest: number };
+      await untilTrue(page, '!document.querySelector(".skeleton")');
+      const { shift, longest } = (await page.evaluate('window.loading')) as {
+        shift: number;
+        longest: number;
+      };
       t.ok(shift < 0.05, `${path}: layout shift ${shift.toFixed(3)}`);
       t.comment(`${path}: longest task ${Math.round(longest)} ms, layout shift ${shift.toFixed(3)}`);
     }

@@ -6,7 +6,7 @@ import { githubClient, startGithubLike } from '../fixtures/github-like.ts';
 import { photo } from '../fixtures/images.ts';
 import { uniqueName } from '../fixtures/servers.ts';
 import { serveSources } from '../fixtures/service.ts';
-import { checkBothThemes, signUpInPage, skip, startDashboard, takeScreenshots } from './browser.ts';
+import { checkBothThemes, signUpInPage, skip, startDashboard, takeScreenshots, untilTrue } from './browser.ts';
 
 const minuteMs = 60_000;
 
@@ -52,7 +52,7 @@ t.test('the way into the dashboard', { skip, timeout: 3 * minuteMs }, async (t) 
     t.match(await video.getAttribute('src'), /\/media\/ast_/);
     // Who asked for less motion presses play.
     await page.evaluate('document.querySelector("video").play()');
-    await page.waitForFunction('document.querySelector("video").currentTime > 0');
+    await untilTrue(page, 'document.querySelector("video").currentTime > 0');
     await page.getByText('Make a first animation (done)').waitFor();
     await checkBothThemes(t, page, 'overview with an animation');
     await takeScreenshots(page, 'overview');

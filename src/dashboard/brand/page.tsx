@@ -228,7 +228,7 @@ function Contrasts({ draft }: { draft: Draft }) {
             Aa
           </span>
           <span>{what}</span>
-          <span class="number">{ratio.toFixed(1)}</span>
+          <span class="number">{(Math.floor(ratio * 10) / 10).toFixed(1)}</span>
           {ratio >= 4.5 ? (
             <Badge tone="good">{ratio >= 7 ? 'Reads very well' : 'Reads well'}</Badge>
           ) : ratio >= 3 ? (

@@ -92,6 +92,7 @@ function Home() {
 function NotFound() {
   return (
     <EmptyState
+      isPage
       icon="search"
       title="There is nothing here"
       action={<ButtonLink href={paths.home}>Go to the start</ButtonLink>}

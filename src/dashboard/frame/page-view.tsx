@@ -69,6 +69,7 @@ function Drawn({ area, Page, params, visit }: Shown) {
   if (error) {
     return (
       <EmptyState
+        isPage
         icon="warning"
         title="This page broke"
         action={<Button onClick={forget}>Draw it again</Button>}
@@ -84,6 +85,7 @@ function Drawn({ area, Page, params, visit }: Shown) {
 function Outdated() {
   return (
     <EmptyState
+      isPage
       icon="refresh"
       title="This page could not be loaded"
       action={<Button onClick={() => location.reload()}>Load it again</Button>}

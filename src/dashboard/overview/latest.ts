@@ -39,7 +39,6 @@ export function useLatest(projectId: string, limit: number): Latest {
         read();
       }, 150);
     };
-    read();
     const stop = listen({
       events(events) {
         const own = events.filter(({ event }) => !event.startsWith('webhook_'));
@@ -49,6 +48,7 @@ export function useLatest(projectId: string, limit: number): Latest {
       },
       resync: readSoon,
     });
+    read();
     return () => {
       stop();
       clearTimeout(due);

@@ -192,7 +192,11 @@ function Poster({ asset }: { asset: Asset }) {
 
 /** The month in one line. */
 function Standing() {
-  const { data } = useRead<UsageResponse>('/api/user/usage');
+  const { data, reload } = useRead<UsageResponse>('/api/user/usage');
+  useEffect(
+    () => listen({ events: (events) => events.some(({ event }) => event === 'queued') && reload() }),
+    [reload],
+  );
   if (!data) return null;
   const { used, limit, resets_at } = data.generations;
   const included = Math.min(used, limit);

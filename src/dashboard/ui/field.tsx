@@ -74,8 +74,7 @@ export function Field(props: FieldProps) {
           <button
             type="button"
             class="reveal"
-            aria-pressed={isShown}
-            aria-label="Show the password"
+            aria-label={isShown ? 'Hide the password' : 'Show the password'}
             onClick={() => show(!isShown)}
           >
             {isShown ? 'Hide' : 'Show'}

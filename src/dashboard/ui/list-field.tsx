@@ -30,7 +30,7 @@ export function ListField(props: {
   return (
     <div class="list-field">
       {items.length > 0 ? (
-        <ul aria-label={label}>
+        <ul aria-label="In the list">
           {items.map((item) => (
             <li key={item}>
               <code>{item}</code>

@@ -13,11 +13,13 @@ export function EmptyState(props: {
   title: string;
   children?: ComponentChildren;
   action?: ComponentChildren;
+  /** There is nothing else on the page: its title is the page's. */
+  isPage?: boolean | undefined;
 }) {
   return (
     <div class="empty">
       <Icon name={props.icon} />
-      <h2>{props.title}</h2>
+      {props.isPage ? <h1 tabIndex={-1}>{props.title}</h1> : <h2>{props.title}</h2>}
       {props.children && <div class="note">{props.children}</div>}
       {props.action}
     </div>

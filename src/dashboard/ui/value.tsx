@@ -84,7 +84,7 @@ function relative(ts: number): string {
   const away = ts - now();
   if (Math.abs(away) < 5_000) return 'now';
   const [unit, ms] = steps.find(([, ms]) => Math.abs(away) >= ms) ?? ['second', 1_000];
-  return words.format(Math.trunc(away / ms), unit);
+  return words.format(Math.round(away / ms), unit);
 }
 
 const local = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });

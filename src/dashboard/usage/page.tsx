@@ -6,6 +6,7 @@ import { now } from '../clock.ts';
 import { listen } from '../live.ts';
 import { paths } from '../paths.ts';
 import { projects } from '../project.ts';
+import { place } from '../router.ts';
 import { settings } from '../settings.ts';
 import { useStore } from '../store.ts';
 import { Badge } from '../ui/badge.tsx';
@@ -23,6 +24,12 @@ export function Page() {
     () => listen({ events: (events) => events.some(({ event }) => event === 'queued') && reload() }),
     [reload],
   );
+  // Where the service sends those who need another plan.
+  const isAboutPlans = useStore(place, ({ path }) => path.endsWith('/billing'));
+  const isRead = data !== undefined;
+  useEffect(() => {
+    if (isAboutPlans && isRead) document.getElementById('plans')?.scrollIntoView();
+  }, [isAboutPlans, isRead]);
   return (
     <>
       <PageHead title="Usage">
