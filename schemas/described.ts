@@ -104,6 +104,7 @@ add(
     compositionCount: 'Number of the user’s assets.',
     themeCount: 'Number of the user’s projects with a brand.',
     createdAt: 'When the account was made.',
+    isOperator: 'Whether the operator’s endpoints answer this user.',
   },
   {
     ...user,
@@ -114,6 +115,7 @@ add(
     themeCount: 1,
     emailVerified: true,
     hasPassword: true,
+    isOperator: false,
     createdAt,
   },
 );

@@ -20,7 +20,7 @@ import {
   pageHeaders,
   readPageHead,
 } from './pages.ts';
-import { staticAnswers, staticRequestHeaders } from './raw-specs.ts';
+import { dashboardForms, staticAnswers, staticRequestHeaders } from './raw-specs.ts';
 import { type RawRoute, type RawSpec, rawRoute } from './route.ts';
 
 export type DashboardOptions = {
@@ -47,7 +47,7 @@ export function dashboardRoutes(options: DashboardOptions, built = beside): RawR
       rawRoute({
         method,
         path,
-        ...(method === 'get' && path === root ? spec : {}),
+        ...(method === 'get' ? (path === root ? spec : { forms: dashboardForms }) : {}),
         handle: (_res, req, _services, exchange) =>
           answer(req.getUrl(), readPageHead(req, method === 'head'), exchange),
       }),

@@ -73,6 +73,37 @@ export const staticRequestHeaders = {
   'Accept-Encoding': 'br and gzip are understood.',
 };
 
+/** What lies below `/dashboard`. */
+export const dashboardForms: readonly (RawSpec & { path: string })[] = [
+  {
+    path: '/dashboard/{page}',
+    summary: 'A page of the dashboard',
+    auth: 'none',
+    params: { page: { description: 'Name of the page; deeper ones are answered alike.', example: 'signin' } },
+    headers: staticRequestHeaders,
+    responses: {
+      ...staticAnswers('The page', ['text/html'], {
+        'Content-Security-Policy': 'always',
+        'X-Content-Type-Options': 'always',
+      }),
+      404: json('A name with a dot that no file has', ErrorBody),
+    },
+  },
+  {
+    path: '/dashboard/assets/{file}',
+    summary: 'What the dashboard loads',
+    auth: 'none',
+    params: { file: { description: 'Name with a hash of the content.' } },
+    headers: staticRequestHeaders,
+    responses: {
+      ...staticAnswers('The file', ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'], {
+        'X-Content-Type-Options': 'always',
+      }),
+      404: json('No such file', ErrorBody),
+    },
+  },
+];
+
 const mediaRequestHeaders = {
   Range: 'One range of bytes (`bytes=0-1023`); several are answered with the whole.',
   'If-Range': 'The range holds only for this ETag or date.',

@@ -492,6 +492,8 @@ const own: Record<string, Record<number, Way>> = {
   'get /readyz': { 200: () => get('/readyz') },
   'get /embed.js': page('/embed.js'),
   'get /dashboard': page('/dashboard'),
+  'get /dashboard/{page}': { ...page('/dashboard/signin'), 404: () => get('/dashboard/none.js') },
+  'get /dashboard/assets/{file}': { ...page(await scriptPath()), 404: () => get('/dashboard/assets/none.js') },
   'get /openapi.json': page('/openapi.json'),
   'get /docs': page('/docs'),
   'get /docs/{page}': { ...page('/docs/limits'), 404: nothing },
@@ -738,6 +740,11 @@ async function upload(bytes: Uint8Array, more: Record<string, string> = {}): Pro
   const headers = { 'content-type': packed.headers.get('content-type') ?? '', ...more };
   const body = Buffer.from(await packed.arrayBuffer());
   return ask(service.base, '/api/v1/upload', as(user, { method: 'POST', headers, body }));
+}
+
+async function scriptPath(): Promise<string> {
+  const { body } = await ask(service.base, '/dashboard', {});
+  return /src="(\/dashboard\/assets\/[^"]+)"/.exec(String(body))?.[1] ?? '';
 }
 
 async function stylePath(): Promise<string> {

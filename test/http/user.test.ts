@@ -290,6 +290,7 @@ t.test('sessions', async (t) => {
       createdAt: new Date(clock.now).toISOString(),
       emailVerified: false,
       hasPassword: true,
+      isOperator: false,
     });
     const resetAt = clock.now + 5_000;
     await store.quota.take({

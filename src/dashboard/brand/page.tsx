@@ -9,6 +9,7 @@ import { Dialog } from '../ui/dialog.tsx';
 import { Field } from '../ui/field.tsx';
 import { issueOf, Notice, Problem } from '../ui/messages.tsx';
 import { PageHead, Section } from '../ui/page.tsx';
+import { Wide } from '../ui/table.tsx';
 import { say } from '../ui/toast.tsx';
 import { useSend } from '../ui/use-request.ts';
 import { contrastOf, firstFamily, hasFont, toHex } from './colour.ts';
@@ -362,7 +363,7 @@ function Differences(props: {
 }) {
   const { changed, left, onToggle } = props;
   return (
-    <div class="table-box">
+    <Wide label="What differs">
       <table class="differences">
         <caption class="unseen">What differs</caption>
         <thead>
@@ -395,7 +396,7 @@ function Differences(props: {
           ))}
         </tbody>
       </table>
-    </div>
+    </Wide>
   );
 }
 

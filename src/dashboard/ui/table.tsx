@@ -23,7 +23,7 @@ export function Table<Row>(props: {
 }) {
   const { columns, rows, keyOf, onOpen } = props;
   return (
-    <div class="table-box">
+    <Wide label={props.caption}>
       <table>
         <caption class={props.isCaptionShown ? undefined : 'unseen'}>{props.caption}</caption>
         <thead>
@@ -62,7 +62,17 @@ export function Table<Row>(props: {
           })}
         </tbody>
       </table>
-    </div>
+    </Wide>
+  );
+}
+
+/** What may be wider than the page: it scrolls by itself, by keys too. */
+export function Wide({ label, children }: { label: string; children: ComponentChildren }) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and keys must reach it.
+    <section class="table-box" tabIndex={0} aria-label={label}>
+      {children}
+    </section>
   );
 }
 

@@ -12,7 +12,7 @@ import { useStore } from '../store.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Notice, Problem, Skeleton } from '../ui/messages.tsx';
 import { PageHead, Section } from '../ui/page.tsx';
-import { Table } from '../ui/table.tsx';
+import { Table, Wide } from '../ui/table.tsx';
 import { useRead } from '../ui/use-request.ts';
 import { Count, formatBytes, formatCount, formatDate, formatMoney, Money, Time } from '../ui/value.tsx';
 import './usage.css';
@@ -279,7 +279,7 @@ function Plans({ current }: { current: PlanName }) {
       isWide
       about="Who runs this service sets the plan of an account: ask them to change yours. Prompts of your own, webhooks, streams and signed addresses are part of every plan."
     >
-      <div class="table-box">
+      <Wide label="Plans, side by side">
         <table class="plans">
           <caption class="unseen">Plans</caption>
           <thead>
@@ -305,7 +305,7 @@ function Plans({ current }: { current: PlanName }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
     </Section>
   );
 }
