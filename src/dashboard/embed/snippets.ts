@@ -73,7 +73,7 @@ export function signedUrl(source, seconds = 3600) {
   return \`\${base}/v1/\${key}/\${path}.mp4?exp=\${exp}&sig=\${sig}\`;
 }
 
-console.log(signedUrl('${signedSource(chosen)}'));`,
+console.log(signedUrl(${quoted(signedSource(chosen))}));`,
   },
   python: {
     label: 'Signed, Python',
@@ -97,7 +97,7 @@ def signed_url(source: str, seconds: int = 3600) -> str:
     return f"{BASE}/v1/{KEY}/{path}.mp4?exp={exp}&sig={sig}"
 
 
-print(signed_url("${signedSource(chosen)}"))`,
+print(signed_url(${quoted(signedSource(chosen))}))`,
   },
 };
 
@@ -165,6 +165,9 @@ const lines = (pairs: readonly [string, string | true][], indent: string) =>
   pairs
     .map(([name, value]) => `\n${indent}${value === true ? name : `${name}="${escapeAttribute(value)}"`}`)
     .join('');
+
+/** As JavaScript and Python both write a text. */
+const quoted = (text: string) => JSON.stringify(text);
 
 const escapeAttribute = (text: string) =>
   text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');

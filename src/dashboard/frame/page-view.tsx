@@ -25,6 +25,7 @@ export function PageView({ area, params }: { area: Area; params: Params }) {
       return undefined;
     }
     let isWanted = true;
+    setFailed(false);
     loadArea(area).then(
       (Page) => isWanted && setLate({ area, Page, params, visit }),
       () => isWanted && setFailed(true),

@@ -23,7 +23,7 @@ export function Table<Row>(props: {
 }) {
   const { columns, rows, keyOf, onOpen } = props;
   return (
-    <Wide label={props.caption}>
+    <Wide label={`${props.caption}, table`}>
       <table>
         <caption class={props.isCaptionShown ? undefined : 'unseen'}>{props.caption}</caption>
         <thead>
