@@ -116,8 +116,9 @@ let axe: Promise<string> | undefined;
 export async function checkBothThemes(t: Test, page: Page, what: string): Promise<void> {
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme });
-    // Until the new colours are painted.
+    // Until the new colours are painted, and none is on its way.
     await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
+    await untilTrue(page, '!document.getAnimations().some((one) => one instanceof CSSTransition)');
     await checkAccessible(t, page, `${what}, ${colorScheme}`);
   }
 }

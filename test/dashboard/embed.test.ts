@@ -16,7 +16,8 @@ import {
   scratchFolder,
   skip,
   startDashboard,
-  takeScreenshots, untilTrue,
+  takeScreenshots,
+  untilTrue,
   watchErrors,
 } from './browser.ts';
 
@@ -48,7 +49,8 @@ t.test('from the embed page into other pages', { skip, timeout: 4 * minuteMs }, 
 
   t.test('the preview plays the animation, and follows every option', async (t) => {
     await page.locator('.preview animated-asset').waitFor();
-    await untilTrue(page, 
+    await untilTrue(
+      page,
       'document.querySelector(".preview animated-asset")?.shadowRoot.querySelector("img")?.naturalWidth > 0',
     );
     await page.getByLabel('Text for who does not see it').fill('A bay at dusk');

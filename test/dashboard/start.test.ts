@@ -6,7 +6,14 @@ import { githubClient, startGithubLike } from '../fixtures/github-like.ts';
 import { photo } from '../fixtures/images.ts';
 import { uniqueName } from '../fixtures/servers.ts';
 import { serveSources } from '../fixtures/service.ts';
-import { checkBothThemes, signUpInPage, skip, startDashboard, takeScreenshots, untilTrue } from './browser.ts';
+import {
+  checkBothThemes,
+  signUpInPage,
+  skip,
+  startDashboard,
+  takeScreenshots,
+  untilTrue,
+} from './browser.ts';
 
 const minuteMs = 60_000;
 

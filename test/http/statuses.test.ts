@@ -493,7 +493,10 @@ const own: Record<string, Record<number, Way>> = {
   'get /embed.js': page('/embed.js'),
   'get /dashboard': page('/dashboard'),
   'get /dashboard/{page}': { ...page('/dashboard/signin'), 404: () => get('/dashboard/none.js') },
-  'get /dashboard/assets/{file}': { ...page(await scriptPath()), 404: () => get('/dashboard/assets/none.js') },
+  'get /dashboard/assets/{file}': {
+    ...page(await scriptPath()),
+    404: () => get('/dashboard/assets/none.js'),
+  },
   'get /openapi.json': page('/openapi.json'),
   'get /docs': page('/docs'),
   'get /docs/{page}': { ...page('/docs/limits'), 404: nothing },
