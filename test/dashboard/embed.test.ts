@@ -146,7 +146,8 @@ t.test('from the embed page into other pages', { skip, timeout: 4 * minuteMs }, 
     await page.getByText('no path, no asterisk').waitFor();
     await site.fill('https://Example.com');
     await site.press('Enter');
-    await page.getByText('https://example.com', { exact: true }).waitFor();
+    const list = page.getByRole('list', { name: 'In the list' });
+    await list.getByText('https://example.com', { exact: true }).waitFor();
     await tester.fill('https://shop.example.com/cart');
     await page.getByText('passes, once the list is saved').waitFor();
     await page.getByRole('button', { name: 'Save the sites' }).click();

@@ -32,7 +32,11 @@ export function Preview(props: { attributes: readonly [string, string][]; ratio:
     <div class="stack">
       <div ref={box} class="preview" style={{ aspectRatio: props.ratio }} />
       <div class="row preview-state" aria-live="polite">
-        {state && <StateBadge state={shownState(state)} />}
+        {state === 'waiting' && matchMedia('(prefers-reduced-motion: reduce)').matches ? (
+          <p class="note">Your system asks for less motion: like every visitor with that wish you see the still.</p>
+        ) : (
+          state && <StateBadge state={shownState(state)} />
+        )}
         {failure && <Notice tone="bad">{failure}</Notice>}
       </div>
     </div>
