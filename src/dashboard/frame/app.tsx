@@ -50,6 +50,8 @@ function Shown({ isIn, path }: { isIn: boolean; path: string }) {
   const { area, params } = findArea(path);
   const misplaced = area && area.who !== 'any' && (area.who === 'in') !== isIn ? area.who : undefined;
   useEffect(() => {
+    // Somebody who signs out has been sent on already.
+    if (place.getSnapshot().context.path !== path) return;
     if (misplaced === 'out') navigate(nextPath() ?? paths.home, { replace: true });
     if (misplaced === 'in') {
       const wanted = `${location.pathname}${location.search}`;
@@ -113,5 +115,6 @@ function findArea(path: string): { area: Area | undefined; params: Record<string
 /** Where a visitor wanted to go who had to sign in first; only ever a path of the dashboard. */
 function nextPath(): string | undefined {
   const next = new URLSearchParams(location.search).get('next') ?? '';
-  return next.startsWith(`${root}/`) && !next.includes('//') ? next : undefined;
+  const isOurs = next.startsWith(`${root}/`) && !next.includes('//');
+  return isOurs && findArea(next.split('?')[0] ?? '').area?.who === 'in' ? next : undefined;
 }
