@@ -57,7 +57,7 @@ function Shown({ isIn, path }: { isIn: boolean; path: string }) {
       const wanted = `${location.pathname}${location.search}`;
       navigate(`${paths.signIn}?next=${encodeURIComponent(wanted)}`, { replace: true });
     }
-  }, [misplaced]);
+  }, [misplaced, path]);
   if (misplaced) return <main class="alone" aria-busy="true" />;
   if (!isIn || (area && area.who !== 'in')) {
     return <main class="alone">{area ? <PageView area={area} params={params} /> : <NotFound />}</main>;
