@@ -109,6 +109,12 @@ export default {
       to: { path: '^schemas/', dependencyTypesNot: ['type-only'] },
     },
     only('fake providers: their own', '^src/fake-providers/', ['^src/fake-providers/']),
+    only(
+      'charts: machines, schemas',
+      '^src/charts/',
+      ['^src/charts/', '^(schemas|machines)/'],
+      ['xstate', 'elkjs'],
+    ),
     only('client: schemas', '^src/client/', ['^src/client/', '^schemas/']),
     only('erasure: what keeps something of assets and users', '^src/erasure/', [
       '^src/(erasure|store|bus|media|sse)/',

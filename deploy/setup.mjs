@@ -20,6 +20,8 @@ const sourceFolders = ['schemas', 'machines', 'src'];
 const buildFiles = ['tsconfig.json', 'tsconfig.build.json', 'package-lock.json'];
 /** What runs in browsers has a tsconfig.json of its own, beside it. */
 const forBrowsers = join('src', 'embed');
+/** Draws the state machines beside itself. */
+const charts = join('src', 'charts', 'build.ts');
 const node20Abi = '115';
 const lockFile = join(root, '.cache', 'setup.lock');
 
@@ -128,6 +130,9 @@ async function compile(sources) {
   for (const file of sources.files.filter((file) => !isCode(file) && basename(file) !== 'tsconfig.json')) {
     await mkdir(dirname(join(root, outputOf(file))), { recursive: true });
     await copyFile(join(root, file), join(root, outputOf(file)));
+  }
+  if (sources.files.includes(charts)) {
+    await run(process.execPath, [outputOf(charts), join(root, dirname(outputOf(charts)))]);
   }
   for (const gone of (earlier ?? []).filter((file) => !outputs.includes(file))) {
     await rm(join(root, gone), { force: true });
