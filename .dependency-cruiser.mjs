@@ -99,7 +99,7 @@ export default {
     only(
       'dashboard: types of schemas, and the rule of origins',
       '^src/dashboard/',
-      ['^src/dashboard/', '^schemas/', '^src/auth/origins\\.ts$'],
+      ['^src/dashboard/', '^schemas/', '^src/auth/origins\\.ts$', '^src/charts/chart\\.css$', '^dist/src/charts/'],
       ['preact', '@xstate/store', 'vite', '@fontsource-variable/instrument-sans'],
     ),
     {

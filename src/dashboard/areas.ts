@@ -26,6 +26,15 @@ export const areas: readonly Area[] = [
   area('any', `${root}/verify`, 'Confirm your e-mail', () => import('./start/verify.tsx')),
   area('in', `${root}/projects/new`, 'New project', () => import('./projects/new.tsx')),
   area('in', p, 'Overview', () => import('./overview/page.tsx'), { label: 'Overview', icon: 'home' }),
+  area('in', `${p}/assets`, 'Assets', () => import('./assets/gallery.tsx'), {
+    label: 'Assets',
+    icon: 'image',
+  }),
+  area('in', `${p}/assets/:assetId`, 'Asset', () => import('./assets/asset.tsx')),
+  area('in', `${p}/webhooks`, 'Webhooks', () => import('./webhooks/page.tsx'), {
+    label: 'Webhooks',
+    icon: 'hook',
+  }),
   area('in', `${p}/brand`, 'Brand', () => import('./brand/page.tsx'), { label: 'Brand', icon: 'swatch' }),
   area('in', `${p}/proxy`, 'Proxy', () => import('./proxy/page.tsx'), { label: 'Proxy', icon: 'shield' }),
   area('in', `${p}/embed`, 'Embed', () => import('./embed/page.tsx'), { label: 'Embed', icon: 'code' }),
