@@ -111,7 +111,11 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     await page.getByRole('button', { name: 'Cancel', exact: true }).click();
     await page.locator('h1 ~ .lead [data-state="cancelled"]').waitFor();
     t.equal(await litState(page), 'cancelled');
-    t.equal((await user.call<{ asset: { prompt_override: string } }>('GET', `/api/assets/${id}`)).body.asset.prompt_override, 'the clouds drift');
+    t.equal(
+      (await user.call<{ asset: { prompt_override: string } }>('GET', `/api/assets/${id}`)).body.asset
+        .prompt_override,
+      'the clouds drift',
+    );
 
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await checkBothThemes(t, page, 'delete');
@@ -142,32 +146,35 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     await takeScreenshots(page, 'asset-failed');
   });
 
-  t.test('a service that goes and comes back leaves nothing out and nothing twice, in two tabs', async (t) => {
-    const user = await newUser();
-    const line = await startLine(t, Number(new URL(dashboard.base).port));
-    const url = `${line.base}/dashboard/projects/${user.projectId}/assets`;
-    const one = await dashboard.open(t, { user });
-    const tabs = [one, await one.context().newPage()];
-    for (const page of tabs) {
-      await page.goto(url);
-      await page.getByText('No animation yet').waitFor();
-      await page.waitForSelector('[data-status="live"]', { state: 'attached' });
-    }
-    const first = await prepare(user, '/photo-1.jpg');
-    for (const page of tabs) await page.locator(`[data-asset="${first}"]`).waitFor();
-    await line.cut();
-    for (const page of tabs) await page.getByText('Not connected. Trying again').waitFor();
-    const others = await Promise.all(['/photo-2.jpg', '/gone-1.jpg'].map((path) => prepare(user, path)));
-    for (const id of [first, ...others]) await user.untilEnd(id);
-    await line.restore();
-    for (const page of tabs) {
-      await page.locator(`[data-asset="${others[0]}"] [data-state="ready"]`).waitFor({ timeout: 30_000 });
-      await page.locator(`[data-asset="${others[1]}"] [data-state="failed"]`).waitFor();
-      await page.locator(`[data-asset="${first}"] [data-state="ready"]`).waitFor();
-      t.equal(await page.locator('.asset-card').count(), 3, 'each once');
-      t.equal(await page.getByText('Not connected').count(), 0);
-    }
-  });
+  t.test(
+    'a service that goes and comes back leaves nothing out and nothing twice, in two tabs',
+    async (t) => {
+      const user = await newUser();
+      const line = await startLine(t, Number(new URL(dashboard.base).port));
+      const url = `${line.base}/dashboard/projects/${user.projectId}/assets`;
+      const one = await dashboard.open(t, { user });
+      const tabs = [one, await one.context().newPage()];
+      for (const page of tabs) {
+        await page.goto(url);
+        await page.getByText('No animation yet').waitFor();
+        await page.waitForSelector('[data-status="live"]', { state: 'attached' });
+      }
+      const first = await prepare(user, '/photo-1.jpg');
+      for (const page of tabs) await page.locator(`[data-asset="${first}"]`).waitFor();
+      await line.cut();
+      for (const page of tabs) await page.getByText('Not connected. Trying again').waitFor();
+      const others = await Promise.all(['/photo-2.jpg', '/gone-1.jpg'].map((path) => prepare(user, path)));
+      for (const id of [first, ...others]) await user.untilEnd(id);
+      await line.restore();
+      for (const page of tabs) {
+        await page.locator(`[data-asset="${others[0]}"] [data-state="ready"]`).waitFor({ timeout: 30_000 });
+        await page.locator(`[data-asset="${others[1]}"] [data-state="failed"]`).waitFor();
+        await page.locator(`[data-asset="${first}"] [data-state="ready"]`).waitFor();
+        t.equal(await page.locator('.asset-card').count(), 3, 'each once');
+        t.equal(await page.getByText('Not connected').count(), 0);
+      }
+    },
+  );
 
   t.test('a thousand assets are walked, searched and filtered without a pause', async (t) => {
     const user = await newUser();
@@ -189,9 +196,13 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
       );
     }
     t.equal(await cards.count(), many);
-    const ids = await page.$$eval('.asset-card[data-asset]', (all) => all.map((one) => one.getAttribute('data-asset')));
+    const ids = await page.$$eval('.asset-card[data-asset]', (all) =>
+      all.map((one) => one.getAttribute('data-asset')),
+    );
     t.equal(new Set(ids).size, many, 'none twice');
-    t.comment(`longest task while ${many} assets came: ${await page.evaluate('Math.round(window.longest)')} ms`);
+    t.comment(
+      `longest task while ${many} assets came: ${await page.evaluate('Math.round(window.longest)')} ms`,
+    );
 
     await page.evaluate('window.longest = 0; scrollTo(0, 0)');
     await page.keyboard.press('/');
@@ -236,7 +247,9 @@ async function drop(page: Page, files: Dropped[]): Promise<void> {
   await page.evaluate((files) => {
     const transfer = new DataTransfer();
     for (const { name, type, base64, bytes = 0 } of files) {
-      const content = base64 ? Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)) : new Uint8Array(bytes);
+      const content = base64
+        ? Uint8Array.from(atob(base64), (char) => char.charCodeAt(0))
+        : new Uint8Array(bytes);
       transfer.items.add(new File([content], name, { type }));
     }
     for (const name of ['dragenter', 'dragover', 'drop']) {
@@ -261,7 +274,10 @@ async function multiply({ service }: Dashboard, id: string, count: number): Prom
       ...template,
       _id: `${id.slice(0, -4)}${String(index).padStart(4, '0')}`,
       createdTs: template.createdTs - 1 - index,
-      machine: { ...template.machine, context: { ...context, src: `https://example.com/number-${index}.jpg` } },
+      machine: {
+        ...template.machine,
+        context: { ...context, src: `https://example.com/number-${index}.jpg` },
+      },
     },
   }));
   if (!(await actors.write(writes))) throw new Error('not all copies were stored');
@@ -274,7 +290,10 @@ async function startLine(t: Test, to: number) {
   const open = async (port: number) => {
     server = createServer((socket) => {
       const other = connect(to, '127.0.0.1');
-      for (const [one, its] of [[socket, other], [other, socket]] as const) {
+      for (const [one, its] of [
+        [socket, other],
+        [other, socket],
+      ] as const) {
         sockets.add(one);
         one.on('error', () => its.destroy());
         one.on('close', () => {

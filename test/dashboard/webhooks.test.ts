@@ -1,8 +1,8 @@
 /** Webhooks in the dashboard: setting them up, seeing why one failed, and sending it again. */
 import t from 'tap';
+import type { PrepareResponse } from '../../schemas/asset.ts';
 import type { Delivery } from '../../schemas/webhook.ts';
 import { startReceiver } from '../fixtures/receiver.ts';
-import type { PrepareResponse } from '../../schemas/asset.ts';
 import { serveSources } from '../fixtures/service.ts';
 import { checkBothThemes, skip, startDashboard, takeScreenshots } from './browser.ts';
 
@@ -12,8 +12,12 @@ t.test('webhooks in the dashboard', { skip, timeout: 120_000 }, async (t) => {
   const user = await dashboard.signUp();
   const path = `/dashboard/projects/${user.projectId}/webhooks`;
   const listed = async () =>
-    (await user.call<{ deliveries: Delivery[] }>('GET', `/api/projects/${user.projectId}/webhooks/deliveries`)).body
-      .deliveries;
+    (
+      await user.call<{ deliveries: Delivery[] }>(
+        'GET',
+        `/api/projects/${user.projectId}/webhooks/deliveries`,
+      )
+    ).body.deliveries;
 
   t.test('an endpoint is saved, shows its secret once, and a test shows its answer', async (t) => {
     const page = await dashboard.open(t, { user, path });
@@ -94,7 +98,10 @@ t.test('webhooks in the dashboard', { skip, timeout: 120_000 }, async (t) => {
       await user.call('POST', `/api/projects/${user.projectId}/webhooks/deliveries/${id}/redeliver`);
     }
     const rows = page.locator('tbody tr');
-    await page.waitForFunction((count) => document.querySelectorAll('tbody tr').length === count, done.length);
+    await page.waitForFunction(
+      (count) => document.querySelectorAll('tbody tr').length === count,
+      done.length,
+    );
     receiver.answer = (_, response) => void response.end();
     await page.getByRole('button', { name: 'Redeliver dead ones' }).click();
     await page.getByRole('button', { name: 'Send them again' }).click();

@@ -30,8 +30,10 @@ export function spansOf(events: readonly AssetEvent[], run: number, mode: Mode):
   for (const event of events) {
     if (event.run !== run) continue;
     const last = spans.at(-1);
-    if (isFailure(event.event) && last) last.error = event.error_code ?? event.event;
     const next = stateAfter(state, event, mode);
+    const error = errorOf(event);
+    const isOfNext = event.event === 'vision_failed' && next !== undefined;
+    if (last && !isOfNext) last.error ??= error;
     if (next === undefined) continue;
     if (last) close(spans, last, event.ts);
     spans.push({
@@ -41,7 +43,7 @@ export function spansOf(events: readonly AssetEvent[], run: number, mode: Mode):
       attempt: event.attempt,
       isWork: isWork(next),
       event: event.event,
-      error: undefined,
+      error: isOfNext ? error : undefined,
     });
     splitWait(spans, event);
     state = next;
@@ -56,6 +58,9 @@ export function stateAfter(state: string, event: AssetEvent, mode: Mode): string
       return 'pending.source.fetching';
     case 'vision_started':
       return 'pending.vision.describing';
+    case 'vision_failed':
+      // Fetching fails without an event of its own: a worker had been asked to look already.
+      return state.startsWith('pending.source') ? 'pending.vision.asked' : undefined;
     case 'vision_completed':
       return mode === 'loop' ? 'pending.stage1.submitting' : 'pending.single.submitting';
     case 'stage_started':
@@ -89,8 +94,8 @@ function stageOf(state: string, stage: Stage | undefined): string {
   return stage ?? state.split('.')[1] ?? 'source';
 }
 
-const isFailure = (event: EventName): boolean =>
-  event === 'vision_failed' || event === 'stage_failed' || event === 'failed';
+const errorOf = ({ event, error_code: code }: AssetEvent): string | undefined =>
+  event === 'vision_failed' || event === 'stage_failed' || event === 'failed' ? (code ?? event) : undefined;
 
 const working = new Set(['describing', 'waiting', 'copying', 'merging', 'writing', 'fetching']);
 const isWork = (state: string): boolean => working.has(state.split('.').at(-1) ?? '');

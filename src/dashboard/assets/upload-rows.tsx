@@ -114,9 +114,11 @@ export function DropAnywhere({ projectId }: { projectId: string }) {
       if (event.relatedTarget === null) over(false);
     };
     const drop = (event: DragEvent) => {
-      if (!hasFiles(event) || event.defaultPrevented) return;
-      event.preventDefault();
+      if (!hasFiles(event)) return;
       over(false);
+      // A zone of its own has taken them.
+      if (event.defaultPrevented) return;
+      event.preventDefault();
       addFiles(projectId, [...(event.dataTransfer?.files ?? [])]);
     };
     const paste = (event: ClipboardEvent) => {
