@@ -4,7 +4,6 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import type { PrepareResponse } from '../../schemas/asset.ts';
-import type { AssetEvent } from '../../schemas/events.ts';
 import { photo } from '../fixtures/images.ts';
 import { serveSources, type TestUser } from '../fixtures/service.ts';
 import { checkBothThemes, type Dashboard, skip, startDashboard, takeScreenshots } from './browser.ts';
@@ -31,6 +30,9 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     const body = { project_id: user.projectId, src: `${sources}${path}`, ...short };
     return (await user.call<PrepareResponse>('POST', '/api/v1/prepare', body)).body.asset_id;
   };
+
+  /** The one that is dropped first; others are copies of it. */
+  let made: { user: TestUser; id: string } | undefined;
 
   t.test('images are dropped anywhere: good ones play soon, wrong ones say why', async (t) => {
     const user = await newUser();
@@ -59,70 +61,12 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     t.equal(await card.count(), 1);
     t.equal(await page.evaluate('window.isStillHere'), true);
     t.match(await card.locator('img').getAttribute('src'), /\/media\/.*\.jpg$/, 'its poster');
+    made = { user, id: (await card.getAttribute('data-asset')) ?? '' };
 
     await card.click();
     await page.locator('video').waitFor();
     await page.waitForFunction(() => (document.querySelector('video')?.readyState ?? 0) >= 2);
     t.equal(await litState(page), 'ready');
-  });
-
-  t.test('a run is followed state by state, regenerated, called off and deleted', async (t) => {
-    const user = await newUser();
-    const id = await prepare(user, '/photo.jpg');
-    await user.untilEnd(id);
-    const path = `/dashboard/projects/${user.projectId}/assets/${id}`;
-    const page = await dashboard.open(t, { user, path });
-    await page.getByRole('heading', { level: 1, name: 'photo.jpg' }).waitFor();
-    await page.locator('.chart').waitFor();
-    t.equal(await litState(page), 'ready');
-    await checkBothThemes(t, page, 'asset, ready');
-    await takeScreenshots(page, 'asset-ready');
-
-    // Back through the past: the chart shows each state that there was.
-    const seen = [await litState(page)];
-    const back = page.getByRole('button', { name: 'One state back' });
-    while (await back.isEnabled()) {
-      await back.click();
-      seen.unshift(await litState(page));
-    }
-    t.strictSame(seen, [
-      'pending.source.fetching',
-      'pending.vision.describing',
-      'pending.single.submitting',
-      'pending.single.waiting',
-      'pending.storing.writing',
-      'ready',
-    ]);
-    await page.getByRole('button', { name: 'Now', exact: true }).click();
-    t.equal(await litState(page), 'ready');
-
-    await page.getByRole('button', { name: /^Raw events/ }).click();
-    const told = await user.timeline(id);
-    t.equal(await page.locator('.events tbody tr').count(), told.length, 'each event is a row, once');
-    await page.getByRole('switch', { name: 'Only failed, 0' }).click();
-    await page.getByText('Nothing has failed in this run.').waitFor();
-    await checkBothThemes(t, page, 'asset, events');
-
-    await page.getByRole('button', { name: 'Regenerate', exact: true }).click();
-    await checkBothThemes(t, page, 'regenerate');
-    await page.getByLabel('What should happen (optional)').fill('the clouds drift');
-    await page.getByRole('button', { name: 'Make another run' }).click();
-    await page.getByText('Run 2').waitFor();
-    await page.getByRole('button', { name: 'Cancel', exact: true }).click();
-    await page.locator('h1 ~ .lead [data-state="cancelled"]').waitFor();
-    t.equal(await litState(page), 'cancelled');
-    t.equal(
-      (await user.call<{ asset: { prompt_override: string } }>('GET', `/api/assets/${id}`)).body.asset
-        .prompt_override,
-      'the clouds drift',
-    );
-
-    await page.getByRole('button', { name: 'Delete', exact: true }).click();
-    await checkBothThemes(t, page, 'delete');
-    await page.getByRole('button', { name: 'Delete for good' }).click();
-    await page.waitForURL(/\/assets$/);
-    await page.getByText('No animation yet').waitFor();
-    t.equal((await user.call('GET', `/api/assets/${id}`)).status, 404);
   });
 
   t.test('a failed run says why, where that is explained, and which request it was', async (t) => {
@@ -178,9 +122,7 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
 
   t.test('a thousand assets are walked, searched and filtered without a pause', async (t) => {
     const user = await newUser();
-    const template = await prepare(user, '/photo.jpg');
-    await user.untilEnd(template);
-    await multiply(dashboard, template, many - 1);
+    await multiply(dashboard, made?.id ?? '', user.projectId, many);
     const page = await openAssets(dashboard, t, user);
     await page.evaluate(`window.longest = 0; new PerformanceObserver((list) => {
       for (const { duration } of list.getEntries()) window.longest = Math.max(window.longest, duration);
@@ -188,13 +130,14 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     const cards = page.locator('.asset-card[data-asset]');
     await cards.first().waitFor();
     await takeScreenshots(page, 'gallery-many');
-    while ((await cards.count()) < many) {
-      await page.evaluate('scrollTo(0, document.body.scrollHeight)');
-      await page.waitForFunction(
-        (before) => document.querySelectorAll('.asset-card[data-asset]').length > before || before >= 1_000,
-        await cards.count(),
-      );
-    }
+    await page.waitForFunction(
+      (many) => {
+        scrollTo(0, document.body.scrollHeight);
+        return document.querySelectorAll('.asset-card[data-asset]').length >= many;
+      },
+      many,
+      { polling: 50, timeout: 60_000 },
+    );
     t.equal(await cards.count(), many);
     const ids = await page.$$eval('.asset-card[data-asset]', (all) =>
       all.map((one) => one.getAttribute('data-asset')),
@@ -229,6 +172,64 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     await cards.first().waitFor();
     t.notMatch(page.url(), /\?/);
   });
+
+  t.test('a run is followed state by state, regenerated, called off and deleted', async (t) => {
+    if (!made) throw new Error('no asset was made');
+    const { user, id } = made;
+    const path = `/dashboard/projects/${user.projectId}/assets/${id}`;
+    const page = await dashboard.open(t, { user, path });
+    await page.getByRole('heading', { level: 1, name: /^Upload / }).waitFor();
+    await page.locator('.chart').waitFor();
+    t.equal(await litState(page), 'ready');
+    await checkBothThemes(t, page, 'asset, ready');
+    await takeScreenshots(page, 'asset-ready');
+
+    // Back through the past: the chart shows each state that there was.
+    const seen = [await litState(page)];
+    const back = page.getByRole('button', { name: 'One state back' });
+    while (await back.isEnabled()) {
+      await back.click();
+      seen.unshift(await litState(page));
+    }
+    t.strictSame(seen, [
+      'pending.source.fetching',
+      'pending.vision.describing',
+      'pending.single.submitting',
+      'pending.single.waiting',
+      'pending.storing.writing',
+      'ready',
+    ]);
+    await page.getByRole('button', { name: 'Now', exact: true }).click();
+    t.equal(await litState(page), 'ready');
+
+    await page.getByRole('button', { name: /^Raw events/ }).click();
+    const told = await user.timeline(id);
+    t.equal(await page.locator('.events tbody tr').count(), told.length, 'each event is a row, once');
+    await page.getByRole('switch', { name: 'Only failed, 0' }).click();
+    await page.getByText('Nothing has failed in this run.').waitFor();
+    await checkBothThemes(t, page, 'asset, events');
+
+    await page.getByRole('button', { name: 'Regenerate', exact: true }).click();
+    await checkBothThemes(t, page, 'regenerate');
+    await page.getByLabel('What should happen (optional)').fill('the clouds drift');
+    await page.getByRole('button', { name: 'Make another run' }).click();
+    await page.getByText('Run 2').waitFor();
+    await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+    await page.locator('h1 ~ .lead [data-state="cancelled"]').waitFor();
+    t.equal(await litState(page), 'cancelled');
+    t.equal(
+      (await user.call<{ asset: { prompt_override: string } }>('GET', `/api/assets/${id}`)).body.asset
+        .prompt_override,
+      'the clouds drift',
+    );
+
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await checkBothThemes(t, page, 'delete');
+    await page.getByRole('button', { name: 'Delete for good' }).click();
+    await page.waitForURL(/\/assets$/);
+    await page.getByText('No animation yet').waitFor();
+    t.equal((await user.call('GET', `/api/assets/${id}`)).status, 404);
+  });
 });
 
 function openAssets(dashboard: Dashboard, t: Test, user: TestUser, query = ''): Promise<Page> {
@@ -259,8 +260,8 @@ async function drop(page: Page, files: Dropped[]): Promise<void> {
   }, files);
 }
 
-/** Copies of an asset in the store, each older than the one before. */
-async function multiply({ service }: Dashboard, id: string, count: number): Promise<void> {
+/** Copies of an asset in another project, each older than the one before. */
+async function multiply({ service }: Dashboard, id: string, project: string, count: number): Promise<void> {
   const { actors } = service.store.assets;
   const template = await actors.find(id);
   if (!template) throw new Error(`no asset ${id}`);
@@ -273,10 +274,11 @@ async function multiply({ service }: Dashboard, id: string, count: number): Prom
     next: {
       ...template,
       _id: `${id.slice(0, -4)}${String(index).padStart(4, '0')}`,
+      project,
       createdTs: template.createdTs - 1 - index,
       machine: {
         ...template.machine,
-        context: { ...context, src: `https://example.com/number-${index}.jpg` },
+        context: { ...context, projectId: project, src: `https://example.com/number-${index}.jpg` },
       },
     },
   }));

@@ -19,6 +19,7 @@ import { formatBytes, formatDuration, Time } from '../ui/value.tsx';
 import { Machine } from './machine.tsx';
 import { nameOf } from './name.ts';
 import { OptionFields, type OptionsState, toOptions } from './options.tsx';
+import { Poster } from './poster.tsx';
 import { gallery, withEvent } from './store.ts';
 import './asset.css';
 
@@ -48,7 +49,10 @@ export function Page({ params: { projectId, assetId } }: Params) {
       <Section title="How it is made" isWide>
         <Machine asset={asset} events={events} />
       </Section>
-      <Section title="Addresses" about="They stay the same for as long as the asset exists.">
+      <Section
+        title="Addresses"
+        about="The embed address stays the same for as long as the asset exists; files have one a run."
+      >
         <Addresses asset={asset} />
       </Section>
     </>
@@ -132,7 +136,7 @@ function Gone({ projectId }: { projectId: string }) {
 }
 
 function Player({ asset }: { asset: Asset }) {
-  const { mp4_url: mp4, poster_url: poster, src, mode } = asset;
+  const { mp4_url: mp4, poster_url: poster, mode } = asset;
   return (
     <div class="player" data-status={asset.status}>
       {mp4 ? (
@@ -148,7 +152,7 @@ function Player({ asset }: { asset: Asset }) {
           aria-label={`Animation of ${nameOf(asset)}`}
         />
       ) : (
-        <img src={src} alt={`Source of ${nameOf(asset)}`} />
+        <Poster asset={asset} />
       )}
       {asset.status === 'pending' && mp4 !== null && (
         <p class="note">The animation before plays until the new one is ready.</p>
@@ -219,7 +223,7 @@ function Addresses({ asset }: { asset: Asset }) {
 
 /** Why the newest run failed, with the page on it and the request that began it. */
 function Failure({ asset, events }: { asset: Asset; events: readonly AssetEvent[] }) {
-  const { status, error_code: code, error_msg: message, hint } = asset;
+  const { status, error_code: code, error_msg: message } = asset;
   if (status !== 'failed') return null;
   const last = events.findLast((event) => event.event === 'failed' && event.run === asset.run);
   if (code === null) {
@@ -229,7 +233,8 @@ function Failure({ asset, events }: { asset: Asset; events: readonly AssetEvent[
     <div class="asset-failure">
       <Notice tone="bad">
         <p>
-          <strong>{message ?? code.replaceAll('_', ' ')}</strong> {hint}
+          <strong>{message ?? code.replaceAll('_', ' ')}</strong> Regenerate makes another run, and counts as
+          a generation.
         </p>
         <p class="sources">
           <a href={`/docs/errors/${code}`} target="_blank" rel="noreferrer">

@@ -4,7 +4,7 @@ import type { AssetEvent } from '../../../schemas/events.ts';
 import { Button } from '../ui/button.tsx';
 import { Switch } from '../ui/field.tsx';
 import { type Column, Table } from '../ui/table.tsx';
-import { formatDuration, Time } from '../ui/value.tsx';
+import { formatDuration } from '../ui/value.tsx';
 
 export function RawEvents({ events, run }: { events: readonly AssetEvent[]; run: number }) {
   const [isOpen, open] = useState(false);
@@ -31,7 +31,7 @@ export function RawEvents({ events, run }: { events: readonly AssetEvent[]; run:
           ) : (
             <Table
               caption={`Events of run ${run}`}
-              columns={columns}
+              columns={columnsFrom(own[0]?.ts ?? 0)}
               rows={shown}
               keyOf={({ ts }) => String(ts)}
             />
@@ -46,8 +46,12 @@ const isWebhook = ({ event }: AssetEvent): boolean => event.startsWith('webhook_
 const isFailure = ({ event, error_code: code }: AssetEvent): boolean =>
   code !== undefined || event.endsWith('_failed') || event === 'failed' || event === 'webhook_dead_letter';
 
-const columns: Column<AssetEvent>[] = [
-  { title: 'When', cell: ({ ts }) => <Time at={ts} as="local" /> },
+const columnsFrom = (startTs: number): Column<AssetEvent>[] => [
+  {
+    title: 'After',
+    isNumber: true,
+    cell: ({ ts }) => <span title={new Date(ts).toISOString()}>{formatDuration(ts - startTs)}</span>,
+  },
   { title: 'Event', cell: ({ event }) => <code>{event}</code> },
   { title: 'Stage', cell: ({ stage }) => stage ?? '' },
   { title: 'Attempt', isNumber: true, cell: ({ attempt }) => attempt },

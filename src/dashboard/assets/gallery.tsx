@@ -17,7 +17,6 @@ import { NewAnimation } from './new-animation.tsx';
 import { Poster } from './poster.tsx';
 import { gallery, openGallery, readMore } from './store.ts';
 import { DropAnywhere, UploadRows } from './upload-rows.tsx';
-import './gallery.css';
 
 const filters = [
   { value: 'all', label: 'All' },

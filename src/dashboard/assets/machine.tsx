@@ -53,8 +53,8 @@ export function Machine({ asset, events }: { asset: Asset; events: readonly Asse
             <Scrubber spans={spans} pastTs={pastTs} onChange={lookBack} />
           </>
         )}
-        <RawEvents events={events} run={run} />
       </div>
+      <RawEvents events={events} run={run} />
     </div>
   );
 }

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import type { Asset } from '../../../schemas/asset.ts';
 import { Icon } from '../ui/icon.tsx';
+import './gallery.css';
 
 export function Poster({ asset }: { asset: Asset }) {
   const { poster_url: poster, src, status } = asset;

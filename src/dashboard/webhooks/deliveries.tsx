@@ -144,7 +144,7 @@ const columnsFor = (projectId: string): Column<Delivery>[] => [
     isMinor: true,
     cell: ({ asset_id: id }) => id && <a href={paths.asset(projectId, id)}>{id.slice(0, 12)}…</a>,
   },
-  { title: 'Made', cell: ({ created_at: ts }) => <Time at={ts} /> },
+  { title: 'Made', isMinor: true, cell: ({ created_at: ts }) => <Time at={ts} /> },
 ];
 
 type Filter = { status: string | undefined; event: string | undefined; asset: string | undefined };
