@@ -65,7 +65,7 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
 
     await card.click();
     await page.locator('video').waitFor();
-    await page.waitForFunction(() => (document.querySelector('video')?.readyState ?? 0) >= 2);
+    await page.waitForFunction(`document.querySelector('video')?.readyState >= 2`);
     t.equal(await litState(page), 'ready');
   });
 
@@ -131,17 +131,14 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     await cards.first().waitFor();
     await takeScreenshots(page, 'gallery-many');
     await page.waitForFunction(
-      (many) => {
-        scrollTo(0, document.body.scrollHeight);
-        return document.querySelectorAll('.asset-card[data-asset]').length >= many;
-      },
-      many,
+      `scrollTo(0, document.body.scrollHeight); document.querySelectorAll('.asset-card[data-asset]').length >= ${many}`,
+      undefined,
       { polling: 50, timeout: 60_000 },
     );
     t.equal(await cards.count(), many);
-    const ids = await page.$$eval('.asset-card[data-asset]', (all) =>
-      all.map((one) => one.getAttribute('data-asset')),
-    );
+    const ids = (await page.evaluate(
+      `[...document.querySelectorAll('.asset-card[data-asset]')].map((one) => one.dataset.asset)`,
+    )) as string[];
     t.equal(new Set(ids).size, many, 'none twice');
     t.comment(
       `longest task while ${many} assets came: ${await page.evaluate('Math.round(window.longest)')} ms`,
@@ -150,7 +147,7 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     await page.evaluate('window.longest = 0; scrollTo(0, 0)');
     await page.keyboard.press('/');
     await page.keyboard.type('number-77');
-    await page.waitForFunction(() => document.querySelectorAll('.asset-card[data-asset]').length === 11);
+    await page.waitForFunction(`document.querySelectorAll('.asset-card[data-asset]').length === 11`);
     t.match(page.url(), /q=number-77/);
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('ArrowRight');
@@ -164,7 +161,7 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     await page.keyboard.press('Enter');
     await page.waitForURL(`**/assets/${wanted}`);
     await page.goBack();
-    await page.waitForFunction(() => document.querySelectorAll('.asset-card[data-asset]').length === 11);
+    await page.waitForFunction(`document.querySelectorAll('.asset-card[data-asset]').length === 11`);
     await page.getByText('Failed', { exact: true }).click();
     await page.getByText('Nothing fits').waitFor();
     await checkBothThemes(t, page, 'gallery, nothing fits');
@@ -245,19 +242,17 @@ type Dropped = { name: string; type: string; base64?: string; bytes?: number };
 
 /** Drops files onto the page as a mouse does. */
 async function drop(page: Page, files: Dropped[]): Promise<void> {
-  await page.evaluate((files) => {
+  await page.evaluate(`
     const transfer = new DataTransfer();
-    for (const { name, type, base64, bytes = 0 } of files) {
-      const content = base64
-        ? Uint8Array.from(atob(base64), (char) => char.charCodeAt(0))
-        : new Uint8Array(bytes);
+    for (const { name, type, base64, bytes = 0 } of ${JSON.stringify(files)}) {
+      const content = base64 ? Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)) : new Uint8Array(bytes);
       transfer.items.add(new File([content], name, { type }));
     }
     for (const name of ['dragenter', 'dragover', 'drop']) {
-      const event = new DragEvent(name, { bubbles: true, cancelable: true, dataTransfer: transfer });
-      document.body.dispatchEvent(event);
-    }
-  }, files);
+      document.body.dispatchEvent(
+        new DragEvent(name, { bubbles: true, cancelable: true, dataTransfer: transfer }),
+      );
+    }`);
 }
 
 /** Copies of an asset in another project, each older than the one before. */

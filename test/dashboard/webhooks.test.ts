@@ -98,10 +98,7 @@ t.test('webhooks in the dashboard', { skip, timeout: 120_000 }, async (t) => {
       await user.call('POST', `/api/projects/${user.projectId}/webhooks/deliveries/${id}/redeliver`);
     }
     const rows = page.locator('tbody tr');
-    await page.waitForFunction(
-      (count) => document.querySelectorAll('tbody tr').length === count,
-      done.length,
-    );
+    await page.waitForFunction(`document.querySelectorAll('tbody tr').length === ${done.length}`);
     receiver.answer = (_, response) => void response.end();
     await page.getByRole('button', { name: 'Redeliver dead ones' }).click();
     await page.getByRole('button', { name: 'Send them again' }).click();
