@@ -6,13 +6,15 @@
  *                     │                 └▶ single ───────────────┘
  *                     ├── WORK_FAILED permanent, or no attempt left ─────▶ failed
  *                     ├── stallAfter ────────────────────────────────────▶ failed (pipeline_stalled)
+ *                     ├── FAIL ──────────────────────────────────────────▶ failed (from new, too; an operator's)
  *                     └── CANCEL ────────────────────────────────────────▶ cancelled (from new, too)
  *
  *   inside a stage    waiting for a worker ──begun──▶ at work ──done──▶ next stage
  *                               ▲                        ├─ WORK_FAILED, or the stage's time is over
- *                               └────── retryDelay ── retrying
+ *                               └── retryDelay, HURRY ── retrying
  *
- *   REGENERATE leads from every state to pending, as the next run; ERASE from every state to erased, for good.
+ *   REGENERATE leads from every state to pending, as the next run; ERASE from every state to erased, for good. A run
+ *   that keeps what vision said of the one before goes from source to its first clip.
  *
  * Waiting for a worker starts no clock (fetching, asked, submitting, writing). A prediction is stored in the
  * step that leaves `submitting`, before anything else happens to it.
@@ -69,7 +71,8 @@ export type AssetContext = AssetInput & {
   /** The newest finished files, of this run or an earlier one. */
   media: StoredMedia | null;
   latencyMs: number | null;
-  error: { code: ErrorCode; message: string; hint: string | null } | null;
+  /** `reason`: log text of the last failure, for operators alone. */
+  error: { code: ErrorCode; message: string; hint: string | null; reason?: string } | null;
 };
 
 type SourceRef = { key: string; contentType: string };
@@ -131,6 +134,7 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
       beginRun: assign(({ context, event }) => ({
         ...emptyRun,
         ...requestOf(event),
+        vision: keepsVision(event) ? context.vision : null,
         runStartedTs: tsOf(event, context),
       })),
       beginStage: assign(({ context, event }, { stage }: { stage: WorkStage }) => ({
@@ -147,6 +151,7 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
       })),
       startClock: assign(({ context, event }) => ({ clockTs: tsOf(event, context) })),
       noteFailure: assign(({ event }) => failureOf(event)),
+      noteVerdict: assign(({ event }) => (event.type === 'FAIL' ? verdictOf(event) : {})),
       forgetError: assign({ error: null }),
       // What is left says which runs were counted, and nothing of what its owner had made.
       forgetAll: assign(({ context }) => ({
@@ -188,6 +193,8 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
       isLoop: ({ context }) => context.options.mode === 'loop',
       isToCancel: ({ context, event }) =>
         event.type === 'CANCEL' && (event.run === undefined || event.run === context.run),
+      isToFail: ({ context, event }) => event.type === 'FAIL' && event.run === context.run,
+      hasVision: ({ context }) => context.vision !== null,
       hasJob: ({ context }) => context.job !== null,
       isStrayJob: ({ context, event }) => event.type === 'SUBMITTED' && event.job.id !== context.job?.id,
       // Whether it is gone on with is known where it was noted: see src/store/predictions.ts.
@@ -241,6 +248,7 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
           START: { target: 'pending', actions: 'beginRun' },
           // START may be lost, and is sent again after this.
           CANCEL: { guard: 'isToCancel', target: 'cancelled', actions: [queued, cancelled] },
+          FAIL: { guard: 'isToFail', target: 'failed', actions: [queued, 'noteVerdict'] },
           // The first run never began; it still gets its one terminal fact.
           REGENERATE: { guard: 'isNextRun', target: 'pending', actions: [queued, cancelled, 'beginRun'] },
           ERASE: { target: 'erased', actions: [queued, cancelled] },
@@ -261,6 +269,10 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
           CANCEL: [
             { guard: and(['isToCancel', 'hasJob']), target: 'cancelled', actions: [cancelled, cancelJob] },
             { guard: 'isToCancel', target: 'cancelled', actions: cancelled },
+          ],
+          FAIL: [
+            { guard: and(['isToFail', 'hasJob']), target: 'failed', actions: ['noteVerdict', cancelJob] },
+            { guard: 'isToFail', target: 'failed', actions: 'noteVerdict' },
           ],
           ERASE: [
             { guard: 'hasJob', target: 'erased', actions: [cancelled, cancelJob] },
@@ -285,11 +297,19 @@ export function createAssetMachine(times: PipelineTimes = pipeline) {
                 entry: fetchSource,
                 on: {
                   ...askAgain(fetchSource),
-                  SOURCE_FETCHED: {
-                    guard: 'isCurrent',
-                    target: '#asset.pending.vision',
-                    actions: 'keepSource',
-                  },
+                  SOURCE_FETCHED: [
+                    {
+                      guard: and(['isCurrent', 'hasVision', 'isLoop']),
+                      target: '#asset.pending.stage1',
+                      actions: 'keepSource',
+                    },
+                    {
+                      guard: and(['isCurrent', 'hasVision']),
+                      target: '#asset.pending.single',
+                      actions: 'keepSource',
+                    },
+                    { guard: 'isCurrent', target: '#asset.pending.vision', actions: 'keepSource' },
+                  ],
                   WORK_FAILED: failing(),
                 },
               },
@@ -442,10 +462,7 @@ function videoStage(stage: VideoStage, next: string, times: PipelineTimes) {
         },
       },
       copying: { after, on: { ...atWork, WORK_FAILED: failing('stage_failed') } },
-      retrying: {
-        ...retrying('submitting', times),
-        on: { SUBMITTED: { guard: 'isOfFormerAttempt' as const } },
-      },
+      retrying: retrying('submitting', times, { SUBMITTED: { guard: 'isOfFormerAttempt' as const } }),
     },
   };
 }
@@ -488,7 +505,7 @@ function timingOut<More = never>(
 }
 
 /** The wait before the next attempt, counted first so that retry_scheduled names the attempt to come. */
-function retrying(target: string, times: PipelineTimes) {
+function retrying<More extends object>(target: string, times: PipelineTimes, more?: More) {
   return {
     entry: [
       'beginAttempt' as const,
@@ -499,6 +516,7 @@ function retrying(target: string, times: PipelineTimes) {
       })),
     ],
     after: { retryDelay: target },
+    on: { HURRY: { guard: 'isCurrent' as const, target }, ...more },
   };
 }
 
@@ -654,6 +672,10 @@ function requestOf(message: AssetMessage): Partial<RunRequest> {
   return { run, requestId, options, plan, holdId };
 }
 
+function keepsVision(message: AssetMessage): boolean {
+  return message.type === 'REGENERATE' && message.keepsVision === true;
+}
+
 /** A message's ts. The machine's own `after` events have none: they read the newest time that is known. */
 function tsOf(message: AssetMessage, context: AssetContext): number {
   return message.ts ?? context.clockTs;
@@ -685,8 +707,19 @@ function failureOf(
   if (message.type !== 'WORK_FAILED') return {};
   return {
     retryAfterMs: message.retryAfterMs ?? 0,
-    error: { ...errorOf(message.code), hint: message.hint ?? null },
+    error: {
+      ...errorOf(message.code),
+      hint: message.hint ?? null,
+      reason: message.reason.slice(0, maxReasonChars),
+    },
   };
+}
+
+const maxReasonChars = 300;
+
+/** An operator's words take the place of the code's own text. */
+function verdictOf({ code, reason }: Extract<AssetMessage, { type: 'FAIL' }>) {
+  return { retryAfterMs: 0, error: { ...errorOf(code), hint: reason } };
 }
 
 const errorOf = (code: ErrorCode) => ({ code, message: errorCodes[code].text, hint: null });

@@ -97,7 +97,7 @@ export function createDeliveryMachine(times: DeliveryTimes = webhook) {
       isWanted: ({ context, event }) =>
         event.type === 'REDELIVER' && (event.made === undefined || event.made === context.made),
       isToCancel: ({ context, event }) =>
-        event.type === 'CANCEL' && (event.reason === 'no_url' || !context.isForced),
+        event.type === 'CANCEL' && (event.reason !== 'disabled' || !context.isForced),
     },
     delays: { retryDelay: ({ context }) => context.delayMs },
   }).createMachine({

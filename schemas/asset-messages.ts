@@ -69,9 +69,19 @@ export type StoredMedia = z.infer<typeof StoredMedia>;
 export const AssetMessage = z.discriminatedUnion('type', [
   /** The first run. Also sent again by the sweeper when it was lost: only the first counts. */
   z.object({ type: z.literal('START'), ts }),
-  z.object({ type: z.literal('REGENERATE'), ts, ...RunRequest.shape }),
+  z.object({
+    type: z.literal('REGENERATE'),
+    ts,
+    ...RunRequest.shape,
+    /** An operator's: what vision said of the run before is used again, where there is something. */
+    keepsVision: z.boolean().optional(),
+  }),
   /** `run` absent: whichever it is. With it, a run that has begun meanwhile is left alone. */
   z.object({ type: z.literal('CANCEL'), ts, run: z.int().optional() }),
+  /** An operator ends the run. `reason` is shown to its owner instead of the code's own text. */
+  z.object({ type: z.literal('FAIL'), ts, run: z.int(), code: ErrorCode, reason: z.string() }),
+  /** An operator wants the attempt that waits for its time at once; it names the attempt to come. */
+  z.object({ type: z.literal('HURRY'), ...answer }),
   /** Its owner has erased it: nothing begins any more, and nothing is kept of it. */
   z.object({ type: z.literal('ERASE'), ts }),
   /** A worker has begun: the stage's clock runs from here. Stages with a prediction use SUBMITTED. */

@@ -53,8 +53,8 @@ export const DeliveryMessage = z.discriminatedUnion('type', [
   z.object({ type: z.literal('REDELIVER'), ts, isAnnounced: z.boolean(), made: z.int().optional() }),
   /** The endpoint has a new address: what waits for its next attempt waits no longer. */
   z.object({ type: z.literal('FORWARD'), ts }),
-  /** `disabled` leaves alone what somebody asked for; `no_url` ends everything. */
-  z.object({ type: z.literal('CANCEL'), ts, reason: z.enum(['disabled', 'no_url']) }),
+  /** `disabled` leaves alone what somebody asked for; `no_url` and an operator end everything. */
+  z.object({ type: z.literal('CANCEL'), ts, reason: z.enum(['disabled', 'no_url', 'operator']) }),
 ]);
 export type DeliveryMessage = z.infer<typeof DeliveryMessage>;
 

@@ -636,3 +636,65 @@ function equal<Value>(found: Value, wanted: Value, what: string): void {
 function effectKey(effect: string, params: Record<string, unknown>): string {
   return params.stage === undefined ? effect : `${effect} ${params.stage}`;
 }
+
+// ── What operators do ───────────────────────────────────────────────────────────────────────────
+
+t.test('an attempt that waits for its time begins at once, and only the one that is named', async (t) => {
+  const walk = createWalk().follow('START');
+  walk.fail();
+  t.equal(walk.state, 'pending.source.retrying');
+  const early = walk.send('HURRY', { attempt: 1 });
+  t.equal(early.state, 'pending.source.retrying', 'the attempt of before has ended');
+  const { state, work, cancelled } = walk.send('HURRY');
+  t.equal(state, 'pending.source.fetching');
+  t.match(work, [{ effect: 'fetchSource', params: { attempt: 2 } }]);
+  t.match(cancelled, [/retryDelay/], 'its timer does not fire any more');
+});
+
+t.test('an operator ends a run with words that its owner reads, and its prediction with it', async (t) => {
+  const walk = createWalk().follow(...loopPath.slice(0, 5));
+  const code = 'pipeline_stalled';
+  t.equal(
+    walk.send('FAIL', { run: 2 }).state,
+    'pending.stage1.waiting',
+    'another run is none of its business',
+  );
+  const { state, facts, work } = walk.send('FAIL', { code, reason: 'The source never ends.' });
+  t.equal(state, 'failed');
+  t.match(facts, [{ event: 'failed', error_code: code, error_msg: 'The source never ends.' }]);
+  t.match(work, [{ effect: 'cleanUp' }, { effect: 'cancelVideo' }]);
+  const unborn = createWalk().send('FAIL');
+  t.match(
+    unborn.facts,
+    [{ event: 'queued' }, { event: 'failed' }],
+    'one terminal fact for one that never began',
+  );
+});
+
+t.test('a run that keeps what vision said goes from its source to its first clip', async (t) => {
+  for (const mode of ['loop', 'animate-in'] as const) {
+    const options = { ...createWalk().context.options, mode };
+    const walk = createWalk({ options }).follow(...loopPath.slice(0, 4));
+    const { prompt } = walk.context.vision ?? {};
+    walk.fail({ retry: 'permanent' });
+    walk.send('REGENERATE', { options, keepsVision: true });
+    t.match(walk.context, { run: 2, vision: { prompt }, source: null, error: null });
+    const { state, work } = walk.send('SOURCE_FETCHED');
+    t.equal(state, mode === 'loop' ? 'pending.stage1.submitting' : 'pending.single.submitting');
+    t.match(work, [{ effect: 'animate', params: { run: 2, attempt: 1, prompt } }]);
+  }
+  const nothing = createWalk().follow('START');
+  nothing.send('REGENERATE', { keepsVision: true });
+  t.equal(nothing.send('SOURCE_FETCHED').state, 'pending.vision.asked', 'there is nothing to keep');
+  const ordinary = createWalk().follow(...loopPath);
+  ordinary.send('REGENERATE');
+  t.equal(ordinary.context.vision, null);
+});
+
+t.test('operators read why the last attempt failed; its owner does not', async (t) => {
+  const walk = createWalk().follow('START');
+  const { facts } = walk.fail({ reason: `503 of 10.0.0.7 ${'x'.repeat(400)}` });
+  t.match(walk.context.error, { code: 'i2v_failed', reason: /^503 of 10/ });
+  t.equal(walk.context.error?.reason?.length, 300, 'and no more of it than is of use');
+  t.notMatch(JSON.stringify(facts), /10\.0\.0\.7/);
+});

@@ -236,6 +236,9 @@ t.test('disabling ends what nobody asked for, a missing URL ends everything', as
   t.equal(forced.state, 'sending');
   forced.send({ type: 'CANCEL', reason: 'no_url' });
   t.equal(forced.state, 'cancelled');
+  const byOperator = at('sending', { isForced: true });
+  byOperator.send({ type: 'CANCEL', reason: 'operator' });
+  t.equal(byOperator.state, 'cancelled');
 });
 
 t.test('what is made while webhooks are disabled leaves no facts', async (t) => {
