@@ -21,7 +21,7 @@ const spokenIn = (name, from, packages) => ({
 });
 
 const tops =
-  '^src/(main|service|front-end|deliveries|model-providers|load|poster-request|temp-dir|config|log|cli)\\.ts$';
+  '^src/(main|service|front-end|deliveries|model-providers|operator-console|load|poster-request|temp-dir|config|log|cli)\\.ts$';
 
 export default {
   forbidden: [
@@ -79,7 +79,10 @@ export default {
         'culori',
       ],
     ),
-    only('operator: schemas, store, quota', '^src/operator/', ['^src/(operator|store|quota)/', '^schemas/']),
+    only('operator: schemas, machines, store, quota, bus', '^src/operator/', [
+      '^src/(operator|store|quota|bus)/',
+      '^(schemas|machines)/',
+    ]),
     only('effects: schemas, machines, the providers’ interface', '^src/effects/', [
       '^src/effects/',
       '^src/providers/provider\\.ts$',

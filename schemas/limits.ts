@@ -246,6 +246,37 @@ export const operator = {
   searchMaxChars: 255,
   maxUsed: 1_000_000,
   lastBillingDay: 31,
+  /** How old counts may be that are shown again. */
+  countsMs: 2_000,
+  /** How long what was measured of past runs is believed, and of how many of them it is. */
+  usualMs: 60_000,
+  usualRuns: 200,
+  /** Waiting for a slot is expected to be over by then. */
+  slotMs: 60_000,
+  /** Longer than its share of the slowest by this factor is longer than usual, but never within this time. */
+  usualFactor: 3,
+  usualAtLeastMs: 10_000,
+  /** The last runs and deliveries that the verdict is made of, how many at most, and at least. */
+  verdictMs: 15 * 60_000,
+  verdictMax: 1_000,
+  verdictMin: 5,
+  /** Of those that have ended, the share that may have failed. */
+  failedShare: 0.5,
+  /** A worker that was not heard for so long is not there. */
+  workerMs: 5_000,
+  /** How long workers are waited for that were asked what they do. */
+  lookMs: 400,
+  /** What a worker tells of those that wait in a class of slots. */
+  maxWaitingTold: 500,
+  maxFound: 20,
+  maxRelated: 50,
+  maxPredictions: 100,
+  reasonMaxChars: 300,
+  /** A bulk job: its sample, what a preview counts up to, machines a second, how long its worker holds it. */
+  bulkSample: 10,
+  bulkCounted: 100_000,
+  bulkPerSecond: 50,
+  bulkLeaseMs: 10_000,
 } as const;
 
 /** Counting of runs (specification 8, decisions 7). */

@@ -84,8 +84,14 @@ export const AuditEntry = z.object({
   created_at: z.string(),
   by: z.string(),
   by_email: z.string().nullable(),
-  action: z.enum(['user.plan', 'user.quota', 'user.sessions', 'secrets.rotate']),
+  action: z.enum([
+    ...(['user.plan', 'user.quota', 'user.sessions', 'secrets.rotate'] as const),
+    ...(['machine.retry', 'machine.retry_from', 'machine.cancel', 'machine.fail'] as const),
+    ...(['machine.redeliver', 'bulk.start', 'bulk.cancel'] as const),
+  ]),
   user_id: z.string().nullable(),
+  /** The machine or bulk job that it is about. */
+  target: z.string().nullable(),
   before: z.record(z.string(), z.unknown()),
   after: z.record(z.string(), z.unknown()),
   request_id: z.string().nullable(),
@@ -113,6 +119,9 @@ export const ProviderStatus = z.object({
   failures_in_a_row: z.int(),
   last_failure: z.object({ at: z.string(), reason: z.string() }).nullable(),
   last_success_at: z.string().nullable(),
+  /** Predictions bought in the last hour, and what is known of their price in millionths of a dollar. */
+  predictions_last_hour: z.int(),
+  cost_last_hour_micros: z.int(),
 });
 export type ProviderStatus = z.infer<typeof ProviderStatus>;
 

@@ -21,6 +21,7 @@ import { mediaRoutes } from './http/media.ts';
 import { createMediaFiles } from './http/media-files.ts';
 import { type OAuthParts, oauthRoutes } from './http/oauth.ts';
 import { operatorRoutes } from './http/operator.ts';
+import { operatorConsoleRoutes } from './http/operator-console.ts';
 import { createPace } from './http/pace.ts';
 import { projectRoutes } from './http/projects.ts';
 import { providerCallbackRoutes } from './http/provider-callbacks.ts';
@@ -36,6 +37,7 @@ import { uploadRoutes } from './http/upload.ts';
 import { usageRoutes } from './http/usage.ts';
 import { userRoutes } from './http/user.ts';
 import { webhookRoutes } from './http/webhooks.ts';
+import { createOperatorConsole } from './operator-console.ts';
 import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
 import { createCrawlQuota } from './quota/crawls.ts';
 import { linkRateLimit } from './quota/limit-link.ts';
@@ -95,6 +97,7 @@ export function createRoutes(parts: Parts, services: Services, hub: Hub): AnyRou
     ...uploadRoutes,
     ...webhookRoutes,
     ...operatorRoutes,
+    ...operatorConsoleRoutes,
     ...oauthRoutes(createOAuth(parts, services)),
     ...eventRoutes({ hub, findAsset, findProjectByKey }),
     ...publicRoutes(parts, services, hub, known),
@@ -262,6 +265,7 @@ function createServices(
       if ('projectId' in of) return store.assets.count([of.projectId]);
       return store.assets.count((await store.projects.list(of.userId, maxProjects)).map(({ id }) => id));
     },
+    operator: createOperatorConsole({ config, opened, store, bus }),
     providerStatus: models.status,
     async ready(signal) {
       const isStoreUp = await store.ping(signal).then(

@@ -57,6 +57,7 @@ export type ModelProviders = {
 
 const hintSubject = 'provider.hint';
 const maxOutputRedirects = 3;
+const hourMs = 3_600_000;
 
 export function createModelProviders(parts: ModelProviderParts): ModelProviders {
   const { config, store, callbackKey, now } = parts;
@@ -83,7 +84,16 @@ export function createModelProviders(parts: ModelProviderParts): ModelProviders 
     async status() {
       const records = new Map((await store.modelProviders.list(now())).map((one) => [one.name, one]));
       const names = [...(openai ? ['openai'] : []), ...config.providers.video];
-      return names.map((name) => describe(name, records.get(name), config.providers.limits, now()));
+      return Promise.all(
+        names.map(async (name) => {
+          const { predictions, costMicros } = await store.predictions.spentSince(name, now() - hourMs);
+          return {
+            ...describe(name, records.get(name), config.providers.limits, now()),
+            predictions_last_hour: predictions,
+            cost_last_hour_micros: costMicros,
+          };
+        }),
+      );
     },
   };
 }
@@ -113,6 +123,7 @@ export function createPurchases({ store, bus, config, now }: ModelProviderParts)
     look: predictions.look,
     giveUp: predictions.giveUp,
     over: predictions.over,
+    priced: predictions.priced,
     late: predictions.late,
     onHint(token) {
       let wakeUp: (() => void) | undefined;
@@ -318,7 +329,7 @@ function describe(
   record: ProviderRecord | undefined,
   configured: Config['providers']['limits'],
   now: number,
-): ProviderStatus {
+): Omit<ProviderStatus, 'predictions_last_hour' | 'cost_last_hour_micros'> {
   const { concurrent, submitsPerMinute } = gateLimits(configured, name);
   const time = (ts: number | undefined) => (ts === undefined || ts <= 0 ? null : new Date(ts).toISOString());
   const isOpen = (record?.openUntilTs ?? 0) > now;

@@ -16,6 +16,7 @@ import {
 import { createAssetKind } from './actors/asset.ts';
 import { every, sleep, systemClock } from './actors/clock.ts';
 import type { ActorKind } from './actors/kind.ts';
+import { answerLooks } from './actors/look.ts';
 import { startOwner } from './actors/owner.ts';
 import { startReconciler } from './actors/reconcile.ts';
 import { createSlots, type Slots } from './actors/slots.ts';
@@ -53,6 +54,8 @@ import {
   type ModelProviderParts,
   type ModelProviders,
 } from './model-providers.ts';
+import { lookSubject, seenSubject } from './operator/workers.ts';
+import { startBulkRunner } from './operator-console.ts';
 import { createOutbound } from './outbound/outbound.ts';
 import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
 import { createLocalVideo } from './providers/local-video.ts';
@@ -253,6 +256,7 @@ async function open(
       (one) => one.stop(),
     );
     startMail(parts);
+    startBulkRunner(parts);
   }
   if (config.roles.includes('scheduler')) {
     const onError = (err: unknown) => log.error({ err }, 'erasing failed');
@@ -363,6 +367,8 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
     loadBeatMs,
   );
   opened(beat, async () => clearInterval(beat));
+  const looks = answerLooks(bus, { look: lookSubject, seen: seenSubject }, workerId, slots);
+  opened(looks, async (one) => one.stop());
 
   const serving = bus.serve(posterRequest, async (body) => {
     const { project, source } = body as PosterRequest;

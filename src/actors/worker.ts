@@ -151,6 +151,8 @@ export async function startWorker({ effects, bus, slots, clock, log }: WorkerPor
           project: body.project,
           perProject: effect.perProject(body.plan),
           since: body.since,
+          id: body.id,
+          effect: body.effect,
         },
         signal,
       );

@@ -22,6 +22,7 @@ const helpers = [
     'fuzz',
     'fuzz-requests',
     'nginx',
+    'operator-world',
     'processes',
     'proxy-child',
     'proxy-world',

@@ -22,6 +22,7 @@ import {
 import pRetry from 'p-retry';
 import { runtime } from '../../schemas/limits.ts';
 import { consume, heartbeatMs, pullMs, reopenMs } from './consume.ts';
+import { describeStreams } from './describe.ts';
 import { followFacts } from './follow.ts';
 import { createPublisher, type Outgoing } from './publisher.ts';
 import { checkServer, ensureStreams, isStreamMissing, type StreamOptions, whenMade } from './streams.ts';
@@ -198,6 +199,9 @@ export async function openBus({
     async countWork(): Promise<number> {
       return (await manager.streams.info(subjects.streams.work)).state.messages;
     },
+
+    /** The streams and their readers, for operators. */
+    describeStreams: () => describeStreams(server),
 
     /** Facts as they are published, in this process's own time; see `replayFacts` for older ones. */
     onFacts(

@@ -174,6 +174,8 @@ async function followAndTell(work: Work, following: Following, signal: AbortSign
   const { run, stage, attempt } = params;
   const { outputUrl, costMicros } = await follow(following, signal, deps);
   const cost = costMicros ?? following.provider.priceOf?.(following.video);
+  const isPaid = !following.provider.capabilities.repeatable;
+  if (isPaid && cost !== undefined) await deps.purchases.priced(work.token, cost);
   await context.send({
     type: 'OUTPUT_READY',
     ts: deps.now(),

@@ -62,6 +62,8 @@ export type Purchases = {
   giveUp(token: string): Promise<VideoJobRef | undefined>;
   /** The prediction is of no use any more. */
   over(job: VideoJobRef): Promise<void>;
+  /** What an attempt's prediction costs, in millionths of a dollar. */
+  priced(token: string, costMicros: number): Promise<void>;
   /** Predictions of a stage that were heard of too late. */
   late(stageKey: string, except: VideoJobRef): Promise<VideoJobRef[]>;
   onHint(token: string): Hints;

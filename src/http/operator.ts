@@ -5,7 +5,6 @@
 import { ErrorBody, ValidationErrorBody } from '../../schemas/errors.ts';
 import { operator as limits } from '../../schemas/limits.ts';
 import {
-  type AuditEntry,
   AuditList,
   AuditQuery,
   Mailbox,
@@ -20,7 +19,8 @@ import {
 import { OkResponse } from '../../schemas/user.ts';
 import type { Session } from '../auth/sessions.ts';
 import { changePlan, changeUsed, describeUser, summarise } from '../operator/accounts.ts';
-import type { AuditEntry as AuditRecord, Author } from '../store/audit.ts';
+import { toEntry } from '../operator/audit-entry.ts';
+import type { Author } from '../store/audit.ts';
 import { badCursor, pageOf, parseCursor } from './cursor.ts';
 import { type AnyRoute, reply, route } from './route.ts';
 import type { Services } from './services.ts';
@@ -160,21 +160,6 @@ async function answerUser(id: string, { store, now }: Services) {
   return user ? reply(200, { user }) : reply(404, notFound);
 }
 
-function authorOf({ user }: Session, requestId: string): Author {
+export function authorOf({ user }: Session, requestId: string): Author {
   return { by: user.id, byEmail: user.email, requestId };
-}
-
-function toEntry({ id, ts, by, byEmail, action, userId, before, after, requestId }: AuditRecord): AuditEntry {
-  const created_at = new Date(ts).toISOString();
-  return {
-    id,
-    created_at,
-    by,
-    by_email: byEmail,
-    action,
-    user_id: userId,
-    before,
-    after,
-    request_id: requestId,
-  };
 }

@@ -11,6 +11,7 @@ import { createTokens, type Tokens } from '../auth/tokens.ts';
 import type { Crawls } from '../brand/crawls.ts';
 import type { Storage } from '../media/storage.ts';
 import type { OperatorStore } from '../operator/accounts.ts';
+import type { OperatorConsole } from '../operator/console.ts';
 import { createRateLimit, type RateLimit } from '../quota/rate-limit.ts';
 import type { Store } from '../store/client.ts';
 import type { Webhooks } from '../webhooks/webhooks.ts';
@@ -78,6 +79,7 @@ export type Services = Access & {
     | 'usage'
     | 'deepCrawls'
     | 'deliveries'
+    | 'operatorViews'
   > &
     OperatorStore;
   storage: Storage;
@@ -95,6 +97,8 @@ export type Services = Access & {
   mediaUrl(key: string): string;
   /** Number of assets of a user or of a project. */
   countAssets(of: { userId: string } | { projectId: string }): Promise<number>;
+  /** What operators look at and do: see src/operator. */
+  operator: OperatorConsole;
   /** How the model providers are doing. */
   providerStatus(): Promise<ProviderStatus[]>;
   /** Whether everything this process needs can be reached, and what cannot. */

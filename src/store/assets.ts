@@ -33,7 +33,6 @@ export function createAssetStore(db: Db) {
     { project: 1, erasure: 1, createdTs: -1, _id: -1 },
     { project: 1, erasure: 1, 'index.status': 1, createdTs: -1, _id: -1 },
     { 'index.requestId': 1 },
-    { state: 1, enteredTs: 1 },
   ]);
   const documents = actors.collection as unknown as Collection<AssetDocument>;
   const resolutions: Collection<Resolution> = db.collection('resolutions');

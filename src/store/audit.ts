@@ -1,11 +1,23 @@
 /** What operators have changed: entries are added, and never changed or removed. */
 import type { ClientSession, Collection, Db, Filter } from 'mongodb';
 import { newId } from './ids.ts';
+import { text } from './partial.ts';
 
 /** Who makes a change. `by` is a user's id, or `cli`. */
 export type Author = { by: string; byEmail: string | null; requestId: string | null };
 
-export type AuditAction = 'user.plan' | 'user.quota' | 'user.sessions' | 'secrets.rotate';
+export type AuditAction =
+  | 'user.plan'
+  | 'user.quota'
+  | 'user.sessions'
+  | 'secrets.rotate'
+  | 'machine.retry'
+  | 'machine.retry_from'
+  | 'machine.cancel'
+  | 'machine.fail'
+  | 'machine.redeliver'
+  | 'bulk.start'
+  | 'bulk.cancel';
 
 /** `before` and `after`: the fields that the change is about. `ts` is unix ms. */
 export type NewAuditEntry = Author & {
@@ -13,6 +25,8 @@ export type NewAuditEntry = Author & {
   action: AuditAction;
   /** Whose account it is about. */
   userId: string | null;
+  /** Id of the machine or bulk job that it is about. */
+  target?: string;
   before: Record<string, unknown>;
   after: Record<string, unknown>;
 };
@@ -32,12 +46,30 @@ export function createAuditStore(db: Db) {
 
   return {
     async ensureIndexes(): Promise<void> {
-      await entries.createIndexes([{ key: { ts: -1, _id: -1 } }, { key: { userId: 1, ts: -1, _id: -1 } }]);
+      await entries.createIndexes([
+        { key: { ts: -1, _id: -1 } },
+        { key: { userId: 1, ts: -1, _id: -1 } },
+        {
+          key: { target: 1, ts: -1, _id: -1 },
+          partialFilterExpression: { target: { $type: 'string' } },
+        },
+        {
+          key: { requestId: 1, ts: -1, _id: -1 },
+          partialFilterExpression: { requestId: { $type: 'string' } },
+        },
+      ]);
     },
 
     /** Adds an entry. `session`: the transaction of the change that it tells of. */
     async insert(entry: NewAuditEntry, session?: ClientSession): Promise<void> {
       await entries.insertOne({ _id: newId('aud'), ...entry }, session ? { session } : durable);
+    },
+
+    /** The newest entries about a machine or bulk job, or of a request. */
+    async about(of: { target: string } | { requestId: string }, limit: number): Promise<AuditEntry[]> {
+      const filter = 'target' in of ? { target: text(of.target) } : { requestId: text(of.requestId) };
+      const found = await entries.find(filter).sort({ ts: -1, _id: -1 }).limit(limit).toArray();
+      return found.map(({ _id: id, ...entry }) => ({ id, ...entry }));
     },
 
     /** A page of entries, newest first; those about one account when it is named. */

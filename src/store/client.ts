@@ -22,6 +22,7 @@ import { isDuplicate } from './actors.ts';
 import { createAssetStore } from './assets.ts';
 import { createAttemptStore } from './attempts.ts';
 import { createAuditStore } from './audit.ts';
+import { createBulkJobs } from './bulk-jobs.ts';
 import { createCrawlQuotaStore } from './crawl-quota.ts';
 import { createCrawlStore } from './crawls.ts';
 import { createDeepCrawlStore } from './deep-crawls.ts';
@@ -34,6 +35,7 @@ import { createMailTokenStore } from './mail-tokens.ts';
 import { createMailboxStore } from './mailbox.ts';
 import { createModelProviderStore } from './model-providers.ts';
 import { createOperatorChanges } from './operator-changes.ts';
+import { createOperatorViews } from './operator-views.ts';
 import { createPartitionStore } from './partitions.ts';
 import { createPredictionStore } from './predictions.ts';
 import { createProjectStore } from './projects.ts';
@@ -219,6 +221,8 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     usage: createUsageStore(db),
     audit,
     operatorChanges: createOperatorChanges(client, { users, sessions, quota, audit }),
+    operatorViews: createOperatorViews(db),
+    bulkJobs: createBulkJobs(db),
     crawls: createCrawlStore(db),
     deepCrawls: createDeepCrawlStore(db, client),
     partitions: createPartitionStore(db),

@@ -23,8 +23,16 @@ type PredictionDocument = {
   isLate?: boolean;
   /** It has failed or was cancelled: of no use to anybody. */
   isOver?: boolean;
+  /** What it costs, once that is known: millionths of a dollar. */
+  costMicros?: number;
   expiresAt: Date;
 };
+
+/** A submit as operators see it. `token` names its attempt: asset, run, stage, attempt. */
+export type KnownPrediction = Pick<
+  PredictionDocument,
+  'provider' | 'beganTs' | 'state' | 'isLate' | 'isOver' | 'costMicros'
+> & { token: string; jobId: string | undefined };
 
 export type Purchase = { token: string; stageKey: string; provider: string };
 
@@ -75,6 +83,7 @@ export function createPredictionStore(db: Db) {
       await Promise.all([
         predictions.createIndex({ expiresAt: 1 }, { expireAfterSeconds: 0 }),
         predictions.createIndex({ stageKey: 1 }),
+        predictions.createIndex({ provider: 1, beganTs: 1 }),
         predictions.createIndex(
           { jobKey: 1 },
           { unique: true, partialFilterExpression: { jobKey: { $exists: true } } },
@@ -154,6 +163,39 @@ export function createPredictionStore(db: Db) {
       return found.flatMap(({ job }) => (job ? [job] : []));
     },
 
+    /** What an attempt's prediction costs. Safe to repeat. */
+    async priced(token: string, costMicros: number): Promise<void> {
+      await predictions.updateOne({ _id: token }, { $set: { costMicros } }, { writeConcern: { w: 1 } });
+    },
+
+    /** The submits for an asset, in the order of their tokens. */
+    async ofAsset(assetId: string, limit: number): Promise<KnownPrediction[]> {
+      // All that begin with the id and a dash: the dot comes right after it.
+      const range = { $gte: `${assetId}-`, $lt: `${assetId}.` };
+      const found = await predictions.find({ _id: range }).sort({ _id: 1 }).limit(limit).toArray();
+      return found.map(toKnown);
+    },
+
+    /** The submits whose prediction has that id at one of some providers. */
+    async byJobId(id: string, providers: readonly string[]): Promise<KnownPrediction[]> {
+      const jobKey = { $in: providers.map((provider) => jobKeyOf({ provider, id })) };
+      return (await predictions.find({ jobKey }).toArray()).map(toKnown);
+    },
+
+    /** What a provider was asked for since a time (unix ms), and what is known of its price. */
+    async spentSince(
+      provider: string,
+      sinceTs: number,
+    ): Promise<{ predictions: number; costMicros: number }> {
+      const [sum] = await predictions
+        .aggregate<{ predictions: number; costMicros: number }>([
+          { $match: { provider, beganTs: { $gte: sinceTs }, state: 'bought' } },
+          { $group: { _id: null, predictions: { $sum: 1 }, costMicros: { $sum: '$costMicros' } } },
+        ])
+        .toArray();
+      return { predictions: sum?.predictions ?? 0, costMicros: sum?.costMicros ?? 0 };
+    },
+
     /** A callback, with the token of an attempt in its address, tells of a prediction. */
     async note(token: string, job: VideoJobRef): Promise<Noted> {
       const set = { job, jobKey: jobKeyOf(job), isLate: { $eq: ['$state', 'givenUp'] } };
@@ -177,3 +219,24 @@ export function createPredictionStore(db: Db) {
 }
 
 const maxLate = 10;
+
+function toKnown({
+  _id: token,
+  job,
+  provider,
+  beganTs,
+  state,
+  ...more
+}: PredictionDocument): KnownPrediction {
+  const { isLate = false, isOver = false, costMicros } = more;
+  return {
+    token,
+    jobId: job?.id,
+    provider,
+    beganTs,
+    state,
+    isLate,
+    isOver,
+    ...(costMicros === undefined ? {} : { costMicros }),
+  };
+}

@@ -480,6 +480,40 @@ const own: Record<string, Record<number, Way>> = {
   'get /api/operator/audit': { 200: () => asBoss('audit') },
   'get /api/operator/mailbox': { 200: () => asBoss('mailbox') },
   'get /api/operator/providers': { 200: () => asBoss('providers') },
+  'get /api/operator/overview': { 200: () => asBoss('overview') },
+  'get /api/operator/machines': { 200: () => asBoss('machines') },
+  'get /api/operator/machines/{kind}/{id}': { 200: () => asBoss(`machines/asset/${ready.asset_id}`) },
+  'post /api/operator/machines/{kind}/{id}/actions': {
+    200: () => actAs(failed.asset_id),
+    409: () => actAs(ready.asset_id),
+  },
+  'get /api/operator/search': { 200: () => asBoss('search?q=ast_none') },
+  'get /api/operator/requests/{id}': {
+    200: async () => {
+      const { body } = await boss.call<{ machine: { request_id: string } }>(
+        'GET',
+        `/api/operator/machines/asset/${ready.asset_id}`,
+      );
+      return asBoss(`requests/${body.machine.request_id}`);
+    },
+  },
+  'get /api/operator/partitions': { 200: () => asBoss('partitions') },
+  'get /api/operator/streams': { 200: () => asBoss('streams') },
+  'get /api/operator/workers': { 200: () => asBoss('workers') },
+  'post /api/operator/bulk/preview': {
+    200: () => asBoss('bulk/preview', { method: 'POST', body: { filter: {}, action: 'retry' } }),
+  },
+  'post /api/operator/bulk': { 200: startBulk },
+  'get /api/operator/bulk': { 200: () => asBoss('bulk') },
+  'get /api/operator/bulk/{id}': { 200: async () => asBoss(`bulk/${idOf(await startBulk())}`) },
+  'post /api/operator/bulk/{id}/cancel': {
+    200: async () => asBoss(`bulk/${idOf(await startBulk())}/cancel`, { method: 'POST' }),
+    409: async () => {
+      const path = `bulk/${idOf(await startBulk())}/cancel`;
+      await asBoss(path, { method: 'POST' });
+      return asBoss(path, { method: 'POST' });
+    },
+  },
   'post /hooks/video/{provider}': {
     204: () => report(`luma?${signedPlace}`, { body: { id: 'gen_1', state: 'dreaming' } }),
     400: () => report(`luma?${signedPlace}`, { body: [] }),
@@ -503,6 +537,24 @@ const own: Record<string, Record<number, Way>> = {
   'get /docs/errors/{code}': { ...page('/docs/errors/busy'), 404: nothing },
   'get /docs/assets/{file}': { ...page(await stylePath()), 404: nothing },
 };
+
+/** What an operator does to a machine. */
+function actAs(id: string) {
+  return asBoss(`machines/asset/${id}/actions`, { method: 'POST', body: { action: 'retry' } });
+}
+
+/** A job that finds nothing to do, and yet has a page. */
+async function startBulk(): Promise<Got> {
+  const { body } = await boss.call<{ token: string }>('POST', '/api/operator/bulk/preview', {
+    filter: { state: 'erased' },
+    action: 'retry',
+  });
+  return asBoss('bulk', { method: 'POST', body: { token: body.token } });
+}
+
+function idOf({ body }: Got): string {
+  return (JSON.parse(String(body)) as { job: { id: string } }).job.id;
+}
 
 /** What a model provider says of a prediction. */
 function report(to: string, sent: Sent) {
