@@ -31,13 +31,13 @@ export const areas: readonly Area[] = [
     icon: 'image',
   }),
   area('in', `${p}/assets/:assetId`, 'Asset', () => import('./assets/asset.tsx')),
+  area('in', `${p}/brand`, 'Brand', () => import('./brand/page.tsx'), { label: 'Brand', icon: 'swatch' }),
+  area('in', `${p}/proxy`, 'Proxy', () => import('./proxy/page.tsx'), { label: 'Proxy', icon: 'shield' }),
+  area('in', `${p}/embed`, 'Embed', () => import('./embed/page.tsx'), { label: 'Embed', icon: 'code' }),
   area('in', `${p}/webhooks`, 'Webhooks', () => import('./webhooks/page.tsx'), {
     label: 'Webhooks',
     icon: 'hook',
   }),
-  area('in', `${p}/brand`, 'Brand', () => import('./brand/page.tsx'), { label: 'Brand', icon: 'swatch' }),
-  area('in', `${p}/proxy`, 'Proxy', () => import('./proxy/page.tsx'), { label: 'Proxy', icon: 'shield' }),
-  area('in', `${p}/embed`, 'Embed', () => import('./embed/page.tsx'), { label: 'Embed', icon: 'code' }),
   area('in', `${p}/settings`, 'Project settings', () => import('./projects/settings.tsx'), {
     label: 'Settings',
     icon: 'sliders',
@@ -47,6 +47,11 @@ export const areas: readonly Area[] = [
   area('in', `${root}/account`, 'Account', () => import('./account/page.tsx'), {
     label: 'Account',
     icon: 'person',
+  }),
+  area('in', `${root}/operator/*`, 'Operator', () => import('./operator/page.tsx'), {
+    label: 'Operator',
+    icon: 'pulse',
+    onlyOperator: true,
   }),
 ];
 
