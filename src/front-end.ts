@@ -265,7 +265,7 @@ function createServices(
       if ('projectId' in of) return store.assets.count([of.projectId]);
       return store.assets.count((await store.projects.list(of.userId, maxProjects)).map(({ id }) => id));
     },
-    operator: createOperatorConsole({ config, opened, store, bus }),
+    operator: createOperatorConsole({ config, opened, store, bus, models }),
     providerStatus: models.status,
     async ready(signal) {
       const isStoreUp = await store.ping(signal).then(

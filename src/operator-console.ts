@@ -17,11 +17,21 @@ export function createOperatorConsole({
   opened,
   store,
   bus,
-}: Pick<Parts, 'config' | 'opened' | 'store' | 'bus'>): OperatorConsole {
+  models,
+}: Pick<Parts, 'config' | 'opened' | 'store' | 'bus' | 'models'>): OperatorConsole {
   const workers = opened(watchWorkers(bus, loadSubject, now), async (one) => one.stop());
   const { pipeline, webhook, providers } = config;
   const names = [...(providers.openai ? ['openai'] : []), ...providers.video];
-  return createConsole({ store, bus, workers, times: { pipeline, webhook }, providers: names, newId, now });
+  return createConsole({
+    store,
+    bus,
+    workers,
+    times: { pipeline, webhook },
+    providers: names,
+    providerStatus: models.status,
+    newId,
+    now,
+  });
 }
 
 /** Works off bulk jobs, one page a second; several schedulers take turns. */

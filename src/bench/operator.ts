@@ -40,6 +40,7 @@ async function run(): Promise<boolean> {
       workers: { alive: () => [], listenedMs: () => 0, look: async () => [], stop: () => undefined },
       times: { pipeline, webhook },
       providers: ['replicate', 'fal'],
+      providerStatus: async () => [],
       newId,
       now: Date.now,
     });

@@ -3,6 +3,7 @@
  * one query, counts are taken at most every two seconds however many look, and an action is a message to a machine.
  */
 import { operator as limits } from '../../schemas/limits.ts';
+import type { ProviderStatus } from '../../schemas/operator.ts';
 import type {
   MachineFilterQuery,
   MachineKind,
@@ -51,6 +52,7 @@ export type ConsolePorts = {
   times: MachineTimes;
   /** Names of the model providers that are configured. */
   providers: readonly string[];
+  providerStatus(): Promise<ProviderStatus[]>;
   newId(prefix: string): string;
   now(): number;
 };

@@ -1,5 +1,6 @@
 /** Why a machine that waits for a place has none: where it stands, which limit holds it, who has the places. */
 import { webhook as webhookLimits } from '../../schemas/limits.ts';
+import type { ProviderStatus } from '../../schemas/operator.ts';
 import type { MachineKind, MachineRow, NotStarted, WorkerLook } from '../../schemas/operator-console.ts';
 import type { ActorDocument } from '../store/actors.ts';
 import type { ConsolePorts } from './console.ts';
@@ -8,19 +9,22 @@ type Look = WorkerLook['slots'][number];
 
 const nothing = { slot: null, place: null, waiting: 0, capacity: null, holders: [] };
 
-export function createNotStarted({ store, workers, now }: Pick<ConsolePorts, 'store' | 'workers' | 'now'>) {
-  /** A prediction that is to be bought waits at its provider's gate, with a slot. */
+export function createNotStarted({
+  store,
+  workers,
+  providerStatus,
+}: Pick<ConsolePorts, 'store' | 'workers' | 'providerStatus'>) {
+  /** A clip that is to be bought waits, with a slot, at the gate of the provider that is asked first. */
   const atGate = async (): Promise<NotStarted | undefined> => {
-    const closed = (await store.modelProviders.list(now())).filter(
-      ({ closedUntilTs }) => closedUntilTs > now(),
-    );
-    const [first] = closed;
-    if (!first) return undefined;
-    const until = new Date(first.closedUntilTs).toISOString();
+    const videos = (await providerStatus()).filter(({ name }) => name !== 'openai');
+    const first = videos.find(({ state }) => state !== 'failing') ?? videos[0];
+    const why = first && gateLimit(first);
+    if (!why) return undefined;
     return {
       ...nothing,
-      text: `It has a slot. The provider ${first.name} has asked for a pause until ${until}.`,
+      text: `It has a slot, and waits at the gate of ${first.name}: ${why}.`,
       limit: 'provider_gate',
+      capacity: first.concurrent,
     };
   };
 
@@ -63,6 +67,14 @@ export function createNotStarted({ store, workers, now }: Pick<ConsolePorts, 'st
       capacity: webhookLimits.maxInFlightPerEndpoint,
     };
   };
+}
+
+/** What keeps new clips out; undefined when nothing does. */
+function gateLimit(provider: ProviderStatus): string | undefined {
+  const { running, concurrent, submits_last_minute: submits, submits_per_minute: most } = provider;
+  if (provider.paused_until !== null) return `it has asked for a pause until ${provider.paused_until}`;
+  if (running >= concurrent) return `${running} of ${concurrent} clips are under way there`;
+  return submits >= most ? `it was asked ${submits} times in the last minute, of ${most}` : undefined;
 }
 
 function atWork(worker: string, { slot, running, waits, capacity }: Look): NotStarted {

@@ -36,7 +36,16 @@ const bus = {
 } as unknown as Parameters<typeof createConsole>[0]['bus'];
 const workers = { alive: () => [], listenedMs: () => 0, look: async () => [], stop: () => undefined };
 const times = { pipeline, webhook };
-const parts = { store, bus, workers, times, providers: ['fal', 'replicate'], newId, now };
+const parts = {
+  store,
+  bus,
+  workers,
+  times,
+  providers: ['fal', 'replicate'],
+  providerStatus: async () => [],
+  newId,
+  now,
+};
 const operator = createConsole(parts);
 const author = { by: 'usr_boss', byEmail: 'boss@example.com', requestId: 'req_bulk' };
 
