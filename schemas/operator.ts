@@ -75,6 +75,7 @@ export const MailboxEntry = z.object({
   text: z.string(),
   html: z.string(),
 });
+export type MailboxEntry = z.infer<typeof MailboxEntry>;
 export const Mailbox = z.object({ mails: z.array(MailboxEntry) });
 export const MailboxQuery = z.object({ limit: Limit });
 

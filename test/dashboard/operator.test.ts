@@ -1,7 +1,7 @@
 /** The operator console in a browser: a stuck machine is found and retried, many at once, and nobody else sees any of it. */
 import type { Page } from 'playwright-core';
 import sharp from 'sharp';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { operator as limits, pipeline, webhook } from '../../schemas/limits.ts';
 import { stateNames } from '../../src/dashboard/operator/states.ts';
 import { createStateTable, statesOf } from '../../src/operator/states.ts';
@@ -48,7 +48,7 @@ t.test('the operator console', { skip, timeout: 240_000 }, async (t) => {
   };
   const open = (t: Parameters<typeof dashboard.open>[0], path: string, allows?: RegExp) =>
     dashboard.open(t, { user: boss, path: `/dashboard/operator${path}`, ...(allows ? { allows } : {}) });
-  const look = async (page: Page, name: string) => {
+  const look = async (t: Test, page: Page, name: string) => {
     await checkBothThemes(t, page, name);
     await takeScreenshots(page, `operator-${name}`);
   };
@@ -64,7 +64,7 @@ t.test('the operator console', { skip, timeout: 240_000 }, async (t) => {
       .getByText(/1 of 1 machine under way has not moved/)
       .first()
       .waitFor();
-    await look(page, 'overview');
+    await look(t, page, 'overview');
     await page
       .getByRole('link', { name: /^1 ?stuck$/ })
       .first()
@@ -73,11 +73,11 @@ t.test('the operator console', { skip, timeout: 240_000 }, async (t) => {
     t.match(page.url(), /kind=asset&stuck=true/, 'the filter is in the address');
     await page.getByRole('link', { name: id }).waitFor();
     await page.getByText('503').first().waitFor();
-    await look(page, 'stuck');
+    await look(t, page, 'stuck');
     await page.getByRole('link', { name: id }).click();
     await page.getByRole('heading', { name: 'Asset', level: 1 }).waitFor();
     await page.getByText('begins now instead of at its time').first().waitFor();
-    await look(page, 'machine');
+    await look(t, page, 'machine');
     broken.is = false;
     await press(page, 'Retry now');
     await page.getByRole('dialog').getByText('begins now instead of at its time').waitFor();
@@ -86,7 +86,7 @@ t.test('the operator console', { skip, timeout: 240_000 }, async (t) => {
     await page.locator('.op-facts').getByText('ready', { exact: true }).waitFor({ timeout: 60_000 });
     await page.getByText('machine.retry').waitFor();
     t.equal((await ada.untilEnd(id)).status, 'ready');
-    await look(page, 'machine-ready');
+    await look(t, page, 'machine-ready');
     broken.is = true;
   });
 
@@ -98,12 +98,12 @@ t.test('the operator console', { skip, timeout: 240_000 }, async (t) => {
     await press(page, 'See what it would do');
     await page.getByText('3 machines.').waitFor();
     for (const id of ids) await page.getByRole('dialog').getByText(id).waitFor();
-    await look(page, 'bulk-preview');
+    await look(t, page, 'bulk-preview');
     broken.is = false;
     await press(page, 'Retry now: 3');
     await page.getByRole('heading', { name: 'Bulk job', level: 1 }).waitFor();
     await page.getByText('3 told, 0 passed over').waitFor({ timeout: 30_000 });
-    await look(page, 'bulk');
+    await look(t, page, 'bulk-job');
     for (const id of ids) t.equal((await ada.untilEnd(id)).status, 'ready');
   });
 
@@ -112,7 +112,7 @@ t.test('the operator console', { skip, timeout: 240_000 }, async (t) => {
     const { requestId } = (asset?.machine.context ?? {}) as { requestId: string };
     const page = await open(t, '/system');
     await page.getByText('None is behind.').waitFor();
-    await look(page, 'system');
+    await look(t, page, 'system');
     await page.getByLabel('Find any id').fill(requestId);
     await press(page, 'Find');
     await page.getByRole('heading', { name: 'Request', level: 1 }).waitFor();
@@ -120,7 +120,7 @@ t.test('the operator console', { skip, timeout: 240_000 }, async (t) => {
       .getByRole('link', { name: asset?._id ?? '' })
       .first()
       .waitFor();
-    await look(page, 'request');
+    await look(t, page, 'request');
     await page.getByLabel('Find any id').fill('nobody knows');
     await press(page, 'Find');
     await page.getByText('Nothing has that id.').waitFor();
@@ -135,7 +135,7 @@ t.test('the operator console', { skip, timeout: 240_000 }, async (t) => {
       await page.goto(`${dashboard.base}/dashboard/operator${path}`);
       await page.getByRole('heading', { name: heading, level: 1 }).waitFor();
       await page.locator('.skeleton').waitFor({ state: 'detached' });
-      await look(page, path.replaceAll(/\W+/g, '-').slice(1, 20));
+      await look(t, page, path.replaceAll(/\W+/g, '-').slice(1, 20));
     }
   });
 

@@ -88,7 +88,7 @@ export function BulkDialog(props: { isOpen: boolean; filter: Filter; onClose(): 
         <p class="note">
           Filter: <code>{new URLSearchParams(filter).toString() || 'all that is under way'}</code>
         </p>
-        <Select
+        <Select<Choice>
           label="Action"
           value={choice}
           choices={choices[kind].map((value) => ({ value, label: labels[value] }))}

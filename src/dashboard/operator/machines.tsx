@@ -75,48 +75,43 @@ const columns: Column<MachineRow>[] = [
     cell: (row) => (
       <>
         <Id id={row.id} href={to.machine(row.kind, row.id)} />
-        {row.event_type && <span class="note">{row.event_type}</span>}
+        <span class="note op-block">
+          {row.event_type && `${row.event_type}, `}
+          <a href={to.machines({ kind: row.kind, project: row.project_id })}>{row.project_id}</a>
+        </span>
       </>
     ),
   },
   { title: 'State', cell: (row) => <State row={row} /> },
-  {
-    title: 'Waits for',
-    cell: ({ waits_for: { what, text, until }, prediction }) =>
-      what === 'nothing' ? (
-        <span class="note">—</span>
-      ) : (
-        <>
-          {text}
-          {until && (
-            <>
-              , <When at={until} />
-            </>
-          )}
-          {prediction && (
-            <span class="note">
-              {' '}
-              {prediction.provider} <code>{prediction.id}</code>
-            </span>
-          )}
-        </>
-      ),
-    isMinor: true,
-  },
+  { title: 'Waits for', cell: (row) => <WaitsFor row={row} />, isMinor: true },
   { title: 'Attempt', cell: ({ attempt, max_attempts: max }) => `${attempt} of ${max}`, isNumber: true },
   { title: 'In state', cell: (row) => <InState row={row} /> },
   { title: 'Last error', cell: (row) => <LastError row={row} /> },
-  {
-    title: 'Next wake',
-    cell: ({ next_wake_at: at }) => (at ? <When at={at} /> : <span class="note">—</span>),
-    isMinor: true,
-  },
-  {
-    title: 'Project',
-    cell: ({ project_id: id }) => <Id id={id} href={to.machines({ project: id })} />,
-    isMinor: true,
-  },
 ];
+
+function WaitsFor({ row: { waits_for: wait, prediction, next_wake_at: wake } }: { row: MachineRow }) {
+  if (wait.what === 'nothing') return <span class="note">—</span>;
+  return (
+    <div class="op-wide">
+      {wait.text}
+      {wait.until && (
+        <>
+          , <When at={wait.until} />
+        </>
+      )}
+      {prediction && (
+        <span class="note op-block">
+          {prediction.provider} <code>{prediction.id}</code>
+        </span>
+      )}
+      {wake && wake !== wait.until && (
+        <span class="note op-block">
+          wakes <When at={wake} />
+        </span>
+      )}
+    </div>
+  );
+}
 
 export function InState({ row }: { row: MachineRow }) {
   const { in_state_ms: ms, usual_ms: usual, deadline_at: deadline, expected_ms: expected } = row;
@@ -191,19 +186,26 @@ function Filters({ filter }: { filter: Filter }) {
         ]}
         onChange={(value) => change({ attempt: value })}
       />
-      {text('error', 'Error')}
-      {text('project', 'Project')}
-      {text('user', 'User')}
-      {kind === 'asset' && text('provider', 'Provider')}
-      {text('version', 'Version')}
       <Switch
         label="Stuck"
         isOn={filter['stuck'] === 'true'}
         onChange={(isOn) => change({ stuck: isOn ? 'true' : '' })}
       />
+      <details open={rarer.some((name) => filter[name] !== undefined)}>
+        <summary>Error, project, user, {kind === 'asset' && 'provider, '}version</summary>
+        <div class="op-filters">
+          {text('error', 'Error')}
+          {text('project', 'Project')}
+          {text('user', 'User')}
+          {kind === 'asset' && text('provider', 'Provider')}
+          {text('version', 'Version')}
+        </div>
+      </details>
     </div>
   );
 }
+
+const rarer = ['error', 'project', 'user', 'provider', 'version'];
 
 const hasOther = (filter: Filter) =>
   Object.keys(filter).some((name) => name !== 'kind' && name !== 'state' && name !== 'stuck');

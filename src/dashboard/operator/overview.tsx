@@ -7,7 +7,7 @@ import type {
 } from '../../../schemas/operator-console.ts';
 import { Badge } from '../ui/badge.tsx';
 import { PageHead, Section } from '../ui/page.tsx';
-import { Count, formatDuration } from '../ui/value.tsx';
+import { Count } from '../ui/value.tsx';
 import { TimeChoice, to, View, ViewFoot, verdictTones, When } from './parts.tsx';
 import { usePoll } from './poll.ts';
 
@@ -119,7 +119,6 @@ function Sum(props: { label: string; value: number; href: string; isBad?: boolea
 
 function StateCell({ counts, one }: { counts: MachineCounts; one: StateCount }) {
   const { state, count, oldest_entered_at: oldest, is_stuck: stuck, later_attempts: later } = one;
-  const isEnd = one.expected_ms === null;
   return (
     <li data-none={count === 0 || undefined} data-bad={stuck > 0 || undefined}>
       <a href={to.machines({ kind: counts.kind, state })}>
@@ -148,7 +147,6 @@ function StateCell({ counts, one }: { counts: MachineCounts; one: StateCount }) 
             <a href={to.machines({ kind: counts.kind, state, stuck: 'true' })}>{stuck} stuck</a>
           </>
         )}
-        {!isEnd && count === 0 && one.expected_ms !== null && ` within ${formatDuration(one.expected_ms)}`}
       </p>
     </li>
   );

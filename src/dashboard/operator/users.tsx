@@ -133,7 +133,7 @@ function Plan({ user, path, polled }: Parts) {
   return (
     <Section title="Plan" about="In force at once. A paid plan’s months begin today.">
       <Form label="Plan" onSubmit={() => void sending.send()}>
-        <Select
+        <Select<PlanName>
           label="Plan"
           value={plan}
           choices={(['free', 'pro', 'team'] as const).map((value) => ({ value, label: value }))}
