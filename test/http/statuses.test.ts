@@ -484,7 +484,7 @@ const own: Record<string, Record<number, Way>> = {
   'get /api/operator/machines': { 200: () => asBoss('machines') },
   'get /api/operator/machines/{kind}/{id}': { 200: () => asBoss(`machines/asset/${ready.asset_id}`) },
   'post /api/operator/machines/{kind}/{id}/actions': {
-    200: () => actAs(failed.asset_id),
+    200: async () => actAs(await prepare(`${sources}/hangs.png?operator`)),
     409: () => actAs(ready.asset_id),
   },
   'get /api/operator/search': { 200: () => asBoss('search?q=ast_none') },
@@ -540,7 +540,7 @@ const own: Record<string, Record<number, Way>> = {
 
 /** What an operator does to a machine. */
 function actAs(id: string) {
-  return asBoss(`machines/asset/${id}/actions`, { method: 'POST', body: { action: 'retry' } });
+  return asBoss(`machines/asset/${id}/actions`, { method: 'POST', body: { action: 'cancel' } });
 }
 
 /** A job that finds nothing to do, and yet has a page. */
