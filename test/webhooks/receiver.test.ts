@@ -152,6 +152,6 @@ t.test('the command line forwards a project’s events, signed, with the ids of 
     'service.session_token=none',
   ]);
   await refused.until(/answers 401/);
-  const help = run(t, resolve('src/client/cli.ts'), []);
+  const help = run(t, resolve('src/client/cli.ts'), ['listen', '--help']);
   await help.until(/usage: npm run cli -- listen --forward-to <url>/);
 });
