@@ -112,8 +112,10 @@ export function addressOf({ baseUrl }: Transport, path: string, query: Query = {
   return `${baseUrl}${path}${given.size > 0 ? `?${given}` : ''}`;
 }
 
+type Limit = { signal: AbortSignal; renew(ms?: number): void; end(): void };
+
 /** A signal that ends with another, or by itself; `end` forgets both. Its time begins anew with `renew`. */
-export function createLimit(ms: number, outer?: AbortSignal) {
+export function createLimit(ms: number, outer?: AbortSignal): Limit {
   // AbortSignal.any and .timeout together are forgotten by Node 20's garbage collection.
   const controller = new AbortController();
   const expire = () => controller.abort(new ServiceError('timeout', `no answer within ${ms} ms`));

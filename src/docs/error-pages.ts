@@ -1,9 +1,11 @@
 /** One page for each error code, and the lists that lead to them. */
 import { ApiErrorCode, apiErrors, ErrorCode } from '../../schemas/errors.ts';
 import { apiErrorTexts, type ErrorText, runErrorTexts } from './error-texts.ts';
+import { toPlain } from './guides.ts';
 import { type Html, html } from './html.ts';
 import type { PageContent } from './layout.ts';
 import { toInlineHtml } from './markdown.ts';
+import { entryOf } from './search-index.ts';
 
 export function errorPages(): PageContent[] {
   return [
@@ -42,11 +44,51 @@ function list(second: string | undefined, rows: [string, string, ErrorText][]): 
   )}</tbody></table></div>`;
 }
 
+/** The lists as Markdown. */
+export function errorIndexMarkdown(): string {
+  const rows = (codes: readonly string[], texts: Readonly<Record<string, ErrorText>>) =>
+    codes.map((code) => `| [\`${code}\`](/docs/errors/${code}) | ${texts[code]?.means} |`).join('\n');
+  const head = '| Code | Meaning |\n|---|---|\n';
+  return `## Codes of answers
+
+${head}${rows(ApiErrorCode.options, apiErrorTexts)}
+
+## Failed runs
+
+${head}${rows(ErrorCode.options, runErrorTexts)}
+`;
+}
+
 function page(code: string, { means, why, what, again }: ErrorText, kind: Html): PageContent {
+  const path = `/docs/errors/${code}`;
+  const markdown = `# ${code}
+
+${means}
+
+## Why it happens
+
+${why.map((one) => `- ${one}`).join('\n')}
+
+## What to do
+
+${what}
+
+## Is it retried?
+
+${again}
+`;
   return {
-    path: `/docs/errors/${code}`,
+    path,
     title: code,
-    description: means,
+    description: toPlain(means),
+    section: 'Errors',
+    markdown,
+    search: [
+      entryOf(
+        { path, title: code },
+        { anchor: '', heading: 'Error code', text: `${means} ${why.join(' ')}` },
+      ),
+    ],
     body: html`<article class="guide error">
 <p class="crumbs"><a href="/docs/errors">Errors</a></p>
 <h1><code>${code}</code></h1>

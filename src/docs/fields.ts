@@ -4,21 +4,28 @@ import { resolve } from './examples.ts';
 import { type Html, html } from './html.ts';
 import { toInlineHtml } from './markdown.ts';
 
-type Row = { name: string; type: string; required: boolean; description: string; limits: string[] };
+export type Row = { name: string; type: string; required: boolean; description: string; limits: string[] };
 
 /** Nested objects further down are told by their type alone. */
 const maxDepth = 4;
 
 /** The fields of a body; undefined when it has none. */
 export function bodyTable(schema: JsonSchema, document: OpenApiDocument, caption: string): Html | undefined {
-  return table(rowsOf(schema, document, '', 0), caption);
+  return table(bodyRows(schema, document), caption);
+}
+
+export function bodyRows(schema: JsonSchema, document: OpenApiDocument): Row[] {
+  return rowsOf(schema, document, '', 0);
 }
 
 export function parameterTable(parameters: readonly Parameter[], document: OpenApiDocument, caption: string) {
-  const rows = parameters.map(({ name, required, description = '', schema }) =>
+  return table(parameterRows(parameters, document), caption);
+}
+
+export function parameterRows(parameters: readonly Parameter[], document: OpenApiDocument): Row[] {
+  return parameters.map(({ name, required, description = '', schema }) =>
     rowOf(name, { ...resolve(schema, document), description }, required, document),
   );
-  return table(rows, caption);
 }
 
 function table(rows: Row[], caption: string): Html | undefined {

@@ -1,5 +1,6 @@
-/** The frame of every page: heading, navigation, content. */
+/** The frame of every page: heading, search, navigation, content, and what comes before and after. */
 import { type Html, html } from './html.ts';
+import type { SearchEntry } from './search-index.ts';
 
 export type NavLink = { path: string; title: string; parts?: { id: string; title: string }[] };
 
@@ -9,18 +10,30 @@ export type PageContent = {
   path: string;
   title: string;
   description: string;
+  /** Where llms.txt lists it. */
+  section: string;
   body: Html;
+  /** The page for programs and for those who like text. */
+  markdown: string;
+  search: SearchEntry[];
+  /** Parts of the page, named beside it where there is room. */
+  parts?: readonly { id: string; title: string }[];
   /** The page is not found by search engines. */
   isHidden?: boolean;
 };
 
+/** Addresses of what pages load. */
+export type Files = { style: string; icon: string; script: string; index: string };
+
 const name = 'Animated Assets';
 
-export function layOut(
-  { path, title, description, body, isHidden }: PageContent,
-  nav: Nav,
-  files: { style: string; icon: string },
-): string {
+/** The Markdown twin of a page. */
+export function twinOf(path: string): string {
+  return path === '/docs' ? '/docs/index.md' : `${path}.md`;
+}
+
+export function layOut(page: PageContent, nav: Nav, files: Files): string {
+  const { path, title, description, body, isHidden, parts = [] } = page;
   return html`<!doctype html>
 <html lang="en">
 <head>
@@ -32,21 +45,46 @@ export function layOut(
 ${isHidden && html`<meta name="robots" content="noindex">`}
 <link rel="stylesheet" href="${files.style}">
 <link rel="icon" type="image/svg+xml" href="${files.icon}">
+${!isHidden && html`<link rel="alternate" type="text/markdown" href="${twinOf(path)}">`}
+<script src="${files.script}" data-index="${files.index}" defer></script>
 </head>
 <body>
 <a class="skip" href="#content">Skip to the content</a>
-<header class="top">
+<header class="top"><div class="bar">
 <a class="brand" href="/docs"><span class="mark" aria-hidden="true"></span>${name}</a>
-<nav aria-label="Service"><a href="/docs">Docs</a><a href="/openapi.json">OpenAPI</a></nav>
-</header>
-<div class="frame">
+<button class="find" type="button" aria-keyshortcuts="/" hidden><span>Search</span> <kbd aria-hidden="true">/</kbd></button>
+<nav aria-label="Service"><a href="/docs/api">API</a><a href="/openapi.json">OpenAPI</a></nav>
+</div></header>
+<div class="${parts.length > 1 ? 'frame with-parts' : 'frame'}">
 <nav class="side" aria-label="Documentation">${navigation(nav, path)}</nav>
 <details class="menu"><summary>Contents</summary><nav aria-label="Documentation, folded">${navigation(nav, path)}</nav></details>
-<main id="content" tabindex="-1">${body}</main>
+<main id="content" tabindex="-1">${body}
+${!isHidden && foot(nav, path)}</main>
+${
+  parts.length > 1 &&
+  html`<aside class="parts" aria-label="On this page"><h2>On this page</h2><ul>${parts.map(
+    ({ id, title: part }) => html`<li><a href="#${id}">${part}</a></li>`,
+  )}</ul></aside>`
+}
 </div>
 </body>
 </html>
 `.text;
+}
+
+/** The pages before and after, and the page as Markdown. */
+function foot(nav: Nav, path: string): Html {
+  const links = nav.flatMap((group) => group.links);
+  const at = links.findIndex((link) => link.path === path);
+  const [before, after] = at < 0 ? [] : [links[at - 1], links[at + 1]];
+  return html`<footer class="foot">
+${
+  (before || after) &&
+  html`<nav class="turn" aria-label="Before and after">
+${before && html`<a class="before" href="${before.path}"><span>Before</span> ${before.title}</a>`}
+${after && html`<a class="after" href="${after.path}"><span>Next</span> ${after.title}</a>`}</nav>`
+}
+<p><a href="${twinOf(path)}">This page as Markdown</a></p></footer>`;
 }
 
 function navigation(nav: Nav, path: string): Html {

@@ -15,6 +15,31 @@ markdown.renderer.rules['heading_open'] = (tokens, index, options, _env, self) =
 markdown.renderer.rules['table_open'] = () => '<div class="scroll" tabindex="0" role="group"><table>\n';
 markdown.renderer.rules['table_close'] = () => '</table></div>\n';
 
+// A corner without words is no heading.
+markdown.renderer.rules['th_open'] = (tokens, index, options, _env, self) =>
+  tokens[index + 1]?.content === '' ? '<td>' : self.renderToken(tokens, index, options);
+markdown.renderer.rules['th_close'] = (tokens, index) =>
+  tokens[index - 1]?.content === '' ? '</td>' : '</th>';
+
+// What a shell or a program passes over is softer than what it runs.
+markdown.renderer.rules['fence'] = (tokens, index) => {
+  const { content = '', info = '' } = tokens[index] ?? {};
+  const lines = markdown.utils.escapeHtml(content.trimEnd()).split('\n');
+  const comment = /^\s*(\/\/|#(?!#|!))/;
+  const code = lines.map((line) => (comment.test(line) ? `<span class="note">${line}</span>` : line));
+  return `<pre tabindex="0"><code class="language-${info.trim().split(/\s/)[0]}">${code.join('\n')}</code></pre>\n`;
+};
+
+/** The second headings of a text, with their anchors. */
+export function headingsOf(text: string): { id: string; title: string }[] {
+  return markdown.parse(text, {}).flatMap((token, index, tokens) => {
+    const title = tokens[index + 1]?.content ?? '';
+    return token.type === 'heading_open' && token.tag === 'h2'
+      ? [{ id: toSlug(title), title: title.replace(/[`*]/g, '') }]
+      : [];
+  });
+}
+
 export function toHtml(text: string): Html {
   return new Html(markdown.render(text));
 }

@@ -1,51 +1,77 @@
 /**
- * The reference as files in memory, made of the OpenAPI document and the guides. Plain pages: nothing runs in them,
- * so that they work everywhere and print well.
+ * The documentation as files in memory, made of the OpenAPI document and the guides. Static pages that need no script;
+ * one small script adds the search and the buttons that copy. Each page has its twin in Markdown, and all of them
+ * together are /llms.txt and /llms-full.txt.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { OpenApiDocument } from '../../schemas/openapi.ts';
-import { errorIndex, errorPages } from './error-pages.ts';
-import { fillGuide } from './guide-values.ts';
+import { chartsIn, splitAtCharts, withoutCharts } from './charts.ts';
+import { errorIndex, errorIndexMarkdown, errorPages } from './error-pages.ts';
+import { compareSections, type Guide, readGuides } from './guides.ts';
 import { type Html, html } from './html.ts';
-import { layOut, type Nav, type PageContent } from './layout.ts';
-import { toHtml, toSlug } from './markdown.ts';
+import { layOut, type Nav, type NavLink, type PageContent, twinOf } from './layout.ts';
+import { headingsOf, toHtml, toSlug } from './markdown.ts';
 import { anchorOf, operationSection, operationsOf } from './reference.ts';
+import { operationMarkdown } from './reference-markdown.ts';
+import { entriesOf, entryOf, type SearchEntry } from './search-index.ts';
 
-export type SiteFile = { type: 'html' | 'css' | 'svg'; text: string };
+export type SiteFile = {
+  type: 'html' | 'css' | 'svg' | 'js' | 'json' | 'md' | 'txt';
+  text: string;
+  /** The same in another form: the Markdown of a page, the page of a Markdown. */
+  twin?: string;
+};
 
 /** Paths, as they stand in addresses, to files. `404` is the page for everything else. */
 export function createSite(document: OpenApiDocument): Map<string, SiteFile> {
-  const style = asset('style.css', 'css');
-  const icon = asset('icon.svg', 'svg');
-  const nav = navOf(document);
-  const pages = [...guidePages(document), ...referencePages(document), ...errorPages(), missing];
-  const files = pages.map((page): [string, SiteFile] => [
-    page.path,
-    { type: 'html', text: layOut(page, nav, { style: style.path, icon: icon.path }) },
+  const guides = readGuides(document.servers[0]?.url ?? '');
+  const pages = [...guidePages(guides, document), ...referencePages(guides, document), ...errorPages()];
+  const charts = guides.flatMap(({ text }) => chartsIn(text)).map(({ svg }) => asset(svg, 'svg'));
+  const assets = {
+    style: asset(read('style.css'), 'css'),
+    icon: asset(read('icon.svg'), 'svg'),
+    script: asset(read('search.js'), 'js'),
+    index: asset(JSON.stringify(pages.flatMap(({ search }): SearchEntry[] => search)), 'json'),
+  };
+  const files = {
+    style: assets.style.path,
+    icon: assets.icon.path,
+    script: assets.script.path,
+    index: assets.index.path,
+  };
+  const nav = navOf(guides, document);
+  const laidOut = [...pages, missing].flatMap((page): [string, SiteFile][] => {
+    const text = layOut(page, nav, files);
+    if (page.isHidden) return [[page.path, { type: 'html', text }]];
+    const twin = twinOf(page.path);
+    return [
+      [page.path, { type: 'html', text, twin }],
+      [twin, { type: 'md', text: page.markdown, twin: page.path }],
+    ];
+  });
+  return new Map([
+    ...laidOut,
+    ...[...Object.values(assets), ...charts].map(({ path, file }): [string, SiteFile] => [path, file]),
+    ['/llms.txt', { type: 'txt', text: listForModels(pages, document) }],
+    ['/llms-full.txt', { type: 'txt', text: pages.map(({ markdown }) => markdown).join('\n\n---\n\n') }],
   ]);
-  return new Map([...files, [style.path, style.file], [icon.path, icon.file]]);
 }
 
 /** A file whose address changes with its content, so that it may be kept for ever. */
-function asset(name: string, type: SiteFile['type']): { path: string; file: SiteFile } {
-  const text = read(name);
-  const hash = createHash('sha256').update(text).digest('hex').slice(0, hashChars);
-  return { path: `/docs/assets/${hash}.${type}`, file: { type, text } };
+function asset(text: string, type: SiteFile['type']): { path: string; file: SiteFile } {
+  return { path: assetPath(text, type), file: { type, text } };
+}
+
+function assetPath(text: string, type: SiteFile['type']): string {
+  return `/docs/assets/${createHash('sha256').update(text).digest('hex').slice(0, hashChars)}.${type}`;
 }
 
 const hashChars = 12;
 
-/** Guides without endpoints of their own. */
-const guides = [
-  { name: 'index', path: '/docs', title: 'Overview' },
-  { name: 'authentication', path: '/docs/authentication', title: 'Authentication' },
-  { name: 'errors', path: '/docs/errors', title: 'Errors' },
-  { name: 'limits', path: '/docs/limits', title: 'Limits' },
-];
-
-/** Guides that stand before the endpoints of a tag; they are there without endpoints too. */
+/** Groups of endpoints that are there without endpoints too, since they have a guide. */
 const introductions = ['Proxy', 'Events', 'Webhooks'];
+const overviewPath = '/docs/api';
 
 /** A tag of the document, or one that has a guide alone. */
 function topicsOf({ tags }: OpenApiDocument): { name: string; description: string }[] {
@@ -54,57 +80,153 @@ function topicsOf({ tags }: OpenApiDocument): { name: string; description: strin
   return [...tags.slice(0, at), ...missing.map((name) => ({ name, description: '' })), ...tags.slice(at)];
 }
 
-function navOf(document: OpenApiDocument): Nav {
-  const topics = topicsOf(document).map(({ name }) => ({
-    path: `/docs/${toSlug(name)}`,
-    title: name,
-    parts: operationsOf(document, name).map(({ operation }) => ({
-      id: anchorOf(operation),
-      title: operation.summary,
-    })),
-  }));
-  return [
-    { title: 'Guide', links: guides.map(({ path, title }) => ({ path, title })) },
-    { title: 'Reference', links: topics },
-  ];
-}
-
-function guidePages(document: OpenApiDocument): PageContent[] {
-  return guides.map(({ name, path, title }) => ({
-    path,
-    title,
-    description: `${title}: ${document.info.title}`,
-    body: html`<article class="guide">${guide(name, document)}${name === 'errors' && errorIndex()}</article>`,
-  }));
-}
-
-function referencePages(document: OpenApiDocument): PageContent[] {
-  return topicsOf(document).map(({ name, description }) => {
-    const slug = toSlug(name);
-    const hasGuide = introductions.includes(name);
-    return {
-      path: `/docs/${slug}`,
+/** Guides in their sections, then the groups of endpoints that have none. */
+function navOf(guides: readonly Guide[], document: OpenApiDocument): Nav {
+  const topics = topicsOf(document).map(
+    ({ name }): NavLink => ({
+      path: `/docs/${toSlug(name)}`,
       title: name,
-      description: description === '' ? name : description,
-      body: html`<article class="guide"><h1>${name}</h1>
+      parts: operationsOf(document, name).map(({ operation }) => ({
+        id: anchorOf(operation),
+        title: operation.summary,
+      })),
+    }),
+  );
+  const links = guides.map(({ path, title, section }) => ({
+    section,
+    link: { ...topics.find((topic) => topic.path === path), path, title },
+  }));
+  const rest = topics.filter(({ path }) => !guides.some((guide) => guide.path === path));
+  const reference = [{ path: overviewPath, title: 'All endpoints' }, ...rest];
+  const all = [...links, ...reference.map((link) => ({ section: 'Reference', link }))];
+  return [...new Set(all.map(({ section }) => section))].sort(compareSections).map((title) => ({
+    title,
+    links: all.filter(({ section }) => section === title).map(({ link }) => link),
+  }));
+}
+
+/** Guides that are pages of their own; the others stand on the pages of their endpoints. */
+function guidePages(guides: readonly Guide[], document: OpenApiDocument): PageContent[] {
+  const topics = new Set(topicsOf(document).map(({ name }) => toSlug(name)));
+  return guides
+    .filter(({ name }) => !topics.has(name))
+    .map((guide): PageContent => {
+      const { name, path, title, description, section, text } = guide;
+      const isErrors = name === 'errors';
+      const markdown = `${withoutCharts(text)}${isErrors ? `\n${errorIndexMarkdown()}` : ''}`;
+      return {
+        path,
+        title,
+        description,
+        section,
+        parts: headingsOf(markdown),
+        markdown,
+        search: entriesOf({ path, title }, withoutCharts(text)),
+        body: html`<article class="guide">${guideBody(text)}${isErrors && errorIndex()}</article>`,
+      };
+    });
+}
+
+function guideBody(text: string): Html {
+  const parts = splitAtCharts(text, (svg) => assetPath(svg, 'svg'));
+  return html`${parts.map((part) => (typeof part === 'string' ? toHtml(part) : part))}`;
+}
+
+function referencePages(guides: readonly Guide[], document: OpenApiDocument): PageContent[] {
+  const pages = topicsOf(document).map(({ name, description }): PageContent => {
+    const path = `/docs/${toSlug(name)}`;
+    const guide = guides.find((one) => one.path === path);
+    const listed = operationsOf(document, name);
+    const page = { path, title: guide?.title ?? name };
+    const operations = listed.map((one) => operationMarkdown(one, document));
+    const text = guide ? withoutCharts(guide.text) : '';
+    return {
+      ...page,
+      description: guide?.description ?? description,
+      section: guide?.section ?? 'Reference',
+      markdown: [`# ${page.title}`, description, text, ...operations]
+        .filter((part) => part !== '')
+        .join('\n\n'),
+      search: [
+        ...entriesOf(page, `# ${page.title}\n${description}\n${text}`),
+        ...listed.map(({ method, path: address, operation }) =>
+          entryOf(page, {
+            anchor: anchorOf(operation),
+            heading: operation.summary,
+            text: `${method.toUpperCase()} ${address} ${operation.description ?? ''}`,
+          }),
+        ),
+      ],
+      body: html`<article class="guide"><h1>${page.title}</h1>
 ${description !== '' && html`<p class="lead">${description}</p>`}
-${hasGuide && guide(slug, document)}</article>
-${operationsOf(document, name).map((one) => operationSection(one, document))}`,
+${guide && guideBody(guide.text)}</article>
+${listed.map((one) => operationSection(one, document))}`,
     };
   });
+  return [overview(document), ...pages];
+}
+
+/** Every endpoint in one list. */
+function overview(document: OpenApiDocument): PageContent {
+  const title = 'All endpoints';
+  const description = 'Every endpoint of the service, by group.';
+  const groups = topicsOf(document)
+    .map(({ name }) => ({ name, listed: operationsOf(document, name) }))
+    .filter(({ listed }) => listed.length > 0);
+  const markdown = groups.map(({ name, listed }) => {
+    const lines = listed.map(
+      ({ method, path, operation }) => `- \`${method.toUpperCase()} ${path}\`: ${operation.summary}`,
+    );
+    return `## ${name}\n\n${lines.join('\n')}`;
+  });
+  return {
+    path: overviewPath,
+    title,
+    description,
+    section: 'Reference',
+    parts: groups.map(({ name }) => ({ id: toSlug(name), title: name })),
+    markdown: [`# ${title}`, description, ...markdown].join('\n\n'),
+    search: [entryOf({ path: overviewPath, title }, { anchor: '', heading: '', text: description })],
+    body: html`<article class="guide endpoints"><h1>${title}</h1><p class="lead">${description}
+The same for programs: <a href="/openapi.json">OpenAPI 3.1</a>, and the <a href="/docs/client">typed client</a>.</p>
+${groups.map(
+  ({ name, listed }) =>
+    html`<h2 id="${toSlug(name)}">${name}</h2><ul>${listed.map(
+      ({ method, path, operation }) =>
+        html`<li><a href="/docs/${toSlug(name)}#${anchorOf(operation)}"><span class="method ${method}">${method.toUpperCase()}</span> <code>${path}</code></a> <span>${operation.summary}</span></li>`,
+    )}</ul>`,
+)}</article>`,
+  };
 }
 
 const missing: PageContent = {
   path: '404',
   title: 'Not found',
   description: 'There is no such page.',
+  section: '',
+  markdown: '',
+  search: [],
   isHidden: true,
   body: html`<article class="guide"><h1>Not found</h1>
 <p>There is no such page. The <a href="/docs">overview</a> leads to all that there are.</p></article>`,
 };
 
-function guide(name: string, document: OpenApiDocument): Html {
-  return toHtml(fillGuide(read(`guides/${name}.md`), document.servers[0]?.url ?? ''));
+/** llms.txt: the pages with a sentence each, as https://llmstxt.org has it. */
+function listForModels(pages: readonly PageContent[], document: OpenApiDocument): string {
+  const base = document.servers[0]?.url ?? '';
+  const sections = [...new Set(pages.map(({ section }) => section))];
+  const lists = sections.map((section) => {
+    const lines = pages
+      .filter((page) => page.section === section)
+      .map(({ path, title, description }) => `- [${title}](${base}${twinOf(path)}): ${description}`);
+    return `## ${section}\n\n${lines.join('\n')}`;
+  });
+  return `${[
+    `# ${document.info.title}`,
+    `> ${document.info.description.split('\n')[0]}`,
+    `Everything below in one file: ${base}/llms-full.txt. For programs: ${base}/openapi.json.`,
+    ...lists,
+  ].join('\n\n')}\n`;
 }
 
 /** The build copies what lies beside this file. */

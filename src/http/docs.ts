@@ -1,5 +1,5 @@
 /**
- * `/openapi.json` and the reference below `/docs`, both made of the routes when they are first asked for, and served
+ * `/openapi.json` and the documentation below `/docs`, both made of the routes when they are first asked for, and served
  * from memory from then on.
  */
 import { z } from 'zod';
@@ -17,25 +17,37 @@ export function documentRoutes(routes: readonly AnyRoute[], baseUrl: string): Ra
   const site = once(() => toPages(createSite(document()), baseUrl));
   return [
     ...pageRoutes('/openapi.json', json, { summary: 'This document', ...jsonSpec }),
-    ...pageRoutes('/docs', site, { summary: 'The reference, for people', ...pageSpec(['text/html']) }),
+    ...pageRoutes('/docs', site, { summary: 'The documentation, for people', ...pageSpec(pageTypes) }),
     ...pageRoutes('/docs/:page', site, {
-      summary: 'A page of the reference',
-      ...pageSpec(['text/html'], { page: { description: 'Name of the page.', example: 'errors' } }),
+      summary: 'A page of the documentation',
+      ...pageSpec(pageTypes, { page: { description: `Name of the page${orTwin}.`, example: 'errors' } }),
     }),
-    ...pageRoutes('/docs/errors/:code', site, {
-      summary: 'The page on an error code',
-      ...pageSpec(['text/html'], {
-        code: { description: '`code` or `error_code` of an answer.', example: 'rate_limited' },
+    ...pageRoutes('/docs/:folder/:page', site, {
+      summary: 'A page of one of its folders',
+      ...pageSpec(pageTypes, {
+        folder: { description: 'Name of the folder.', example: 'errors' },
+        page: { description: `Name of the page${orTwin}.`, example: 'rate_limited' },
       }),
     }),
     ...pageRoutes('/docs/assets/:file', site, {
-      summary: 'What pages of the reference load',
-      ...pageSpec(['text/css', 'image/svg+xml'], {
+      summary: 'What pages of the documentation load',
+      ...pageSpec(['text/css', 'image/svg+xml', 'text/javascript', 'application/json'], {
         file: { description: 'Name with a hash of the content.' },
       }),
     }),
+    ...pageRoutes('/llms.txt', site, {
+      summary: 'The documentation as a list of pages, for language models',
+      ...pageSpec(['text/plain']),
+    }),
+    ...pageRoutes('/llms-full.txt', site, {
+      summary: 'The documentation in one text, for language models',
+      ...pageSpec(['text/plain']),
+    }),
   ];
 }
+
+const pageTypes = ['text/html', 'text/markdown'];
+const orTwin = '; with `.md` the same in Markdown';
 
 const jsonSpec: RawSpec = {
   description: 'OpenAPI 3.1, open to every page.',
@@ -47,7 +59,7 @@ const jsonSpec: RawSpec = {
 
 function pageSpec(types: readonly string[], params?: RawSpec['params']): RawSpec {
   const html = { 'Content-Security-Policy': 'always', 'X-Content-Type-Options': 'always' } as const;
-  const headers = types.includes('text/html') ? html : {};
+  const headers = types.includes('text/html') ? ({ ...html, Link: 'always' } as const) : {};
   return {
     headers: staticRequestHeaders,
     ...(params ? { params } : {}),
@@ -97,14 +109,33 @@ function toDocumentPage(document: OpenApiDocument): Page {
 }
 
 function toPages(files: ReadonlyMap<string, SiteFile>, baseUrl: string): Map<string, Page> {
-  const html = { ...pageHeaders(baseUrl), 'Cache-Control': briefly };
+  const html = {
+    ...pageHeaders(baseUrl, ["script-src 'self'", "connect-src 'self'"]),
+    'Cache-Control': briefly,
+  };
+  const plain = { 'Cache-Control': briefly, 'X-Content-Type-Options': 'nosniff' };
   const fixed = { 'Cache-Control': forEver, 'X-Content-Type-Options': 'nosniff' };
   const headers = {
     html,
+    md: { ...html, 'Content-Type': 'text/markdown; charset=utf-8' },
+    txt: { ...plain, 'Content-Type': 'text/plain; charset=utf-8' },
     css: { 'Content-Type': 'text/css; charset=utf-8', ...fixed },
+    js: { 'Content-Type': 'text/javascript; charset=utf-8', ...fixed },
+    json: { 'Content-Type': 'application/json', ...fixed },
     svg: { 'Content-Type': 'image/svg+xml', ...fixed },
   };
-  return new Map([...files].map(([path, { type, text }]) => [path, createPage(text, headers[type])]));
+  return new Map(
+    [...files].map(([path, { type, text, twin }]) => [
+      path,
+      createPage(text, { ...headers[type], ...(twin === undefined ? {} : linkTo(twin)) }),
+    ]),
+  );
+}
+
+/** A page leads to its Markdown, and Markdown to the page that it stands for. */
+function linkTo(twin: string): { Link: string } {
+  const relation = twin.endsWith('.md') ? 'rel="alternate"; type="text/markdown"' : 'rel="canonical"';
+  return { Link: `<${twin}>; ${relation}` };
 }
 
 function once<T extends object>(make: () => T): () => T {

@@ -60,6 +60,7 @@ export const answerHeaders = {
     description: 'The next page does not learn this address.',
     schema: { type: 'string' },
   },
+  Link: { description: 'The same in another form.', schema: { type: 'string' } },
   Location: { description: 'Where to go on.', schema: { type: 'string' } },
   Vary: { description: 'Request headers on which the answer depends.', schema: { type: 'string' } },
   'X-Content-Type-Options': {

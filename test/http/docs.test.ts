@@ -1,12 +1,14 @@
-/** The reference: every page, how it is served, and how it looks in a browser. */
+/** The documentation: every page, how it is served, what its search finds, and how it looks in a browser. */
 import { execFile, spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
-import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import { brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib';
 import { chromium } from 'playwright-core';
 import t from 'tap';
 import { ApiErrorCode, apiErrorCode, apiErrors, ErrorCode } from '../../schemas/errors.ts';
+import { splitAtCharts, withoutCharts } from '../../src/docs/charts.ts';
 import { curlOf, variable } from '../../src/docs/examples.ts';
+import { compareSections, readGuides } from '../../src/docs/guides.ts';
 import { html } from '../../src/docs/html.ts';
 import { createSite } from '../../src/docs/site.ts';
 import { pageHeaders } from '../../src/http/pages.ts';
@@ -77,7 +79,8 @@ t.test('what is put into a page is escaped', async (t) => {
       operation.description = '<script>description</script>';
     }
   }
-  for (const [, { text }] of createSite(hostile)) t.notMatch(text, /<script/);
+  for (const [path, { text, type }] of createSite(hostile))
+    if (type === 'html') t.notMatch(text, /<script>/, path);
 });
 
 t.test('200 with an ETag, 304 when it is known, compressed as the client takes it', async (t) => {
@@ -105,6 +108,66 @@ t.test('200 with an ETag, 304 when it is known, compressed as the client takes i
   t.equal((await ask(server.port, '/openapi.json')).headers['access-control-allow-origin'], '*');
 });
 
+t.test(
+  '200 for the Markdown of every page, each leading to the other; llms.txt lists all of them',
+  async (t) => {
+    const list = (await ask(server.port, '/llms.txt')).body.toString();
+    const full = await ask(server.port, '/llms-full.txt');
+    t.equal(full.headers['content-type'], 'text/plain; charset=utf-8');
+    for (const [path, { twin = '' }] of pages) {
+      const markdown = site.get(twin)?.text ?? '';
+      t.match(markdown, /^# /, twin);
+      t.notMatch(markdown, /\{\{|\[\[chart|^---\n/, `${twin} has no holes`);
+      t.ok(list.includes(`${twin}): `), `llms.txt names ${twin}`);
+      t.equal(site.get(twin)?.twin, path);
+    }
+    const page = await ask(server.port, '/docs/quick-start');
+    t.equal(page.headers['link'], '</docs/quick-start.md>; rel="alternate"; type="text/markdown"');
+    const twin = await ask(server.port, '/docs/quick-start.md');
+    t.match(twin.headers, {
+      'content-type': 'text/markdown; charset=utf-8',
+      link: '</docs/quick-start>; rel="canonical"',
+    });
+    t.match(full.body.toString(), twin.body.toString().slice(0, 200));
+    t.equal((await ask(server.port, '/docs/errors/busy.md')).status, 200);
+  },
+);
+
+t.test(
+  'guides are in the navigation by section and order, and by their folder when they say nothing',
+  async (t) => {
+    const guides = readGuides('http://localhost:8080');
+    const sections = guides.map(({ section }) => section);
+    t.strictSame([...new Set(sections)], [...new Set(sections)].sort(compareSections), 'sections are whole');
+    t.strictSame(['Reference', 'Runbooks', 'Build', 'Run', 'Start', 'Checks'].sort(compareSections), [
+      'Start',
+      'Build',
+      'Run',
+      'Checks',
+      'Runbooks',
+      'Reference',
+    ]);
+    for (const name of ['quick-start', 'embed', 'signed-urls', 'webhooks', 'events', 'errors', 'limits'])
+      t.ok(site.has(`/docs/${name}`), name);
+    for (const name of ['self-hosting', 'operating', 'sizing', 'client', 'cli', 'api'])
+      t.ok(site.has(`/docs/${name}`), name);
+    for (const { description, title } of guides) t.ok(description.length > 20 && title.length > 2, title);
+    t.equal(withoutCharts('a\n\n[[chart none]]\n\nb'), 'a\n\nb', 'a chart that is not there leaves no hole');
+    t.strictSame(splitAtCharts('a\n[[chart none]]\nb', String), ['a\n', '', '\nb']);
+  },
+);
+
+t.test(
+  'what a page loads is small: style and script at most 8 KiB, the index of the search at most 64',
+  async (t) => {
+    for (const [path, { text, type }] of site) {
+      const size = gzipSync(text, { level: 9 }).length;
+      if (type === 'css' || type === 'js') t.ok(size <= 8_192, `${path}: ${size}`);
+      if (type === 'json') t.ok(size <= 65_536, `${path}: ${size}`);
+    }
+  },
+);
+
 t.test('404 with a page that leads back', async (t) => {
   for (const path of ['/docs/nothing', '/docs/errors/nothing', '/docs/assets/nothing.css']) {
     const { status, headers, body } = await ask(server.port, path);
@@ -119,7 +182,8 @@ t.test(
   async (t) => {
     const { headers } = await ask(server.port, '/docs');
     t.match(headers, {
-      'content-security-policy': /^default-src 'none'; style-src 'self'; .*frame-ancestors 'none'$/,
+      'content-security-policy':
+        /^default-src 'none'; style-src 'self'; .*script-src 'self'; .*frame-ancestors 'none'$/,
       'x-content-type-options': 'nosniff',
       'referrer-policy': 'strict-origin-when-cross-origin',
       'cross-origin-opener-policy': 'same-origin',
@@ -177,30 +241,10 @@ const browserPath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin
   (path) => existsSync(path),
 );
 
-/** The smallest contrast of any text on the page, and of what (WCAG 2, 1.4.3). */
-const leastContrast = `(() => {
-  const light = (color) => {
-    const [r, g, b] = color.match(/[\\d.]+/g).slice(0, 3).map((n) => n / (color.startsWith('color(') ? 1 : 255));
-    const part = (n) => (n <= 0.04045 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
-  };
-  const isClear = (color) => color === 'transparent' || /^rgba\\(.*, 0\\)$/.test(color);
-  let least = { ratio: 21, text: '' };
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    const text = node.data.trim();
-    if (text === '' || node.parentElement.getClientRects().length === 0) continue;
-    let under = node.parentElement;
-    while (under && isClear(getComputedStyle(under).backgroundColor)) under = under.parentElement;
-    const [one, other] = [getComputedStyle(node.parentElement).color, getComputedStyle(under ?? document.body).backgroundColor].map(light);
-    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
-    if (ratio < least.ratio) least = { ratio, text: text.slice(0, 40) };
-  }
-  return least;
-})()`;
+const axe = readFileSync('node_modules/axe-core/axe.min.js', 'utf8');
 
 t.test(
-  'in a browser: no error, nothing refused, nothing too wide, and contrast',
+  'in a browser: no error, nothing refused, nothing too wide, nothing that axe finds',
   { skip: browserPath ? false : 'no Chromium is installed', timeout: 120_000 },
   async (t) => {
     const browser = await chromium.launch({
@@ -208,36 +252,56 @@ t.test(
       args: ['--no-sandbox', '--disable-background-networking'],
     });
     t.teardown(() => browser.close());
-    const screenshots = process.env.SCREENSHOTS;
-    for (const [colorScheme, width] of [
-      ['light', 1440],
-      ['dark', 390],
+    for (const [colorScheme, width, paths] of [
+      ['light', 1280, ['/docs/webhooks', '/docs/errors/rate_limited']],
+      ['dark', 360, ['/docs', '/docs/limits', '/docs/api']],
+      ['dark', 2560, ['/docs/client']],
     ] as const) {
       const page = await browser.newPage({ colorScheme, viewport: { width, height: 900 } });
       const complaints: string[] = [];
       page.on('console', (message) => complaints.push(message.text()));
       page.on('pageerror', (error) => complaints.push(error.message));
       page.on('requestfailed', (failed) => complaints.push(failed.url()));
-      for (const path of [
-        '/docs',
-        '/docs/assets',
-        '/docs/proxy',
-        '/docs/errors',
-        '/docs/errors/rate_limited',
-      ]) {
+      for (const path of paths) {
         await page.goto(`http://127.0.0.1:${server.port}${path}`);
         const name = `${path} ${colorScheme} ${width}`;
-        t.equal(
-          await page.evaluate('document.documentElement.scrollWidth'),
-          width,
-          `${name} is not too wide`,
+        const wide = await page.evaluate('document.documentElement.scrollWidth');
+        t.equal(wide, width, `${name} is not too wide`);
+        await page.evaluate(axe);
+        const { violations } = (await page.evaluate('axe.run()')) as {
+          violations: { id: string; nodes: object[] }[];
+        };
+        t.strictSame(
+          violations.map(({ id, nodes }) => [id, JSON.stringify(nodes[0]).slice(0, 300)]),
+          [],
+          name,
         );
-        const { ratio, text } = (await page.evaluate(leastContrast)) as { ratio: number; text: string };
-        t.ok(ratio >= 4.5, `${name}: ${ratio.toFixed(2)} at "${text}"`);
-        if (screenshots)
-          await page.screenshot({ path: `${screenshots}/${name.replaceAll(/\W+/g, '-')}.png` });
       }
       t.strictSame(complaints, [], 'the console is empty');
+      await page.close();
     }
+
+    const page = await browser.newPage({ colorScheme: 'dark' });
+    await page.goto(`http://127.0.0.1:${server.port}/docs`);
+    await page.keyboard.press('/');
+    await page.waitForSelector('dialog[open] input:focus');
+    await page.keyboard.type('rotat sign');
+    await page.waitForSelector('[role=option]');
+    t.match(await page.textContent('[role=listbox]'), /sign/i);
+    await page.evaluate(axe);
+    const { violations } = (await page.evaluate('axe.run()')) as { violations: { id: string }[] };
+    t.strictSame(
+      violations.map(({ id }) => id),
+      [],
+      'the open search',
+    );
+    await page.fill('dialog input', 'rate_limited');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/\/docs\/errors/);
+    await page.keyboard.press('/');
+    await page.fill('dialog input', 'qqqqqq');
+    t.match(await page.textContent('dialog .status'), /Nothing found/);
+    await page.keyboard.press('Escape');
+    t.equal((await page.$$('dialog[open]')).length, 0);
   },
 );
