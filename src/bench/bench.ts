@@ -21,6 +21,8 @@ const helpers = [
     'fronts',
     'fuzz',
     'fuzz-requests',
+    'load',
+    'load-client',
     'nginx',
     'operator-world',
     'processes',

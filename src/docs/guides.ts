@@ -83,6 +83,7 @@ function firstParagraph(text: string): string | undefined {
 /** Markdown as text for search and descriptions: links as their words, no marks. */
 export function toPlain(text: string): string {
   return text
+    .replace(/^(~~~|```|\[\[).*$/gm, '')
     .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
     .replace(/[`*|]+/g, ' ')
     .replace(/\s+/g, ' ')

@@ -11,7 +11,7 @@ import { errorIndex, errorIndexMarkdown, errorPages } from './error-pages.ts';
 import { compareSections, type Guide, readGuides } from './guides.ts';
 import { type Html, html } from './html.ts';
 import { layOut, type Nav, type NavLink, type PageContent, twinOf } from './layout.ts';
-import { headingsOf, toHtml, toSlug } from './markdown.ts';
+import { headingsOf, toHtml, toInlineHtml, toSlug } from './markdown.ts';
 import { anchorOf, operationSection, operationsOf } from './reference.ts';
 import { operationMarkdown } from './reference-markdown.ts';
 import { entriesOf, entryOf, type SearchEntry } from './search-index.ts';
@@ -193,7 +193,7 @@ ${groups.map(
   ({ name, listed }) =>
     html`<h2 id="${toSlug(name)}">${name}</h2><ul>${listed.map(
       ({ method, path, operation }) =>
-        html`<li><a href="/docs/${toSlug(name)}#${anchorOf(operation)}"><span class="method ${method}">${method.toUpperCase()}</span> <code>${path}</code></a> <span>${operation.summary}</span></li>`,
+        html`<li><a href="/docs/${toSlug(name)}#${anchorOf(operation)}"><span class="method ${method}">${method.toUpperCase()}</span> <code>${path}</code></a> <span>${toInlineHtml(operation.summary)}</span></li>`,
     )}</ul>`,
 )}</article>`,
   };
