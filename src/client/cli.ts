@@ -55,8 +55,9 @@ async function main(): Promise<void> {
   try {
     await command.run(contextOf(values, positionals, stopping.signal));
   } catch (cause) {
-    // Ended by whoever started it: nothing has failed.
     if (!stopping.signal.aborted) throw cause;
+    // What goes on until somebody ends it has not failed then.
+    if (!command.isEndless) process.exitCode = exits.interrupted;
   }
 }
 
@@ -201,7 +202,7 @@ function helpOf({ usage, summary, help = [] }: Command): string {
   return `usage: npm run cli -- ${usage}\n\n${summary.charAt(0).toUpperCase()}${summary.slice(1)}.\n\n${own}${commonHelp}\n`;
 }
 
-const exits = { failure: 1, misuse: 2, refused: 3, generation: 4, unreachable: 5 };
+const exits = { failure: 1, misuse: 2, refused: 3, generation: 4, unreachable: 5, interrupted: 130 };
 
 function exitOf(cause: unknown): number | undefined {
   if (cause instanceof Misuse) return exits.misuse;

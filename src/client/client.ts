@@ -78,7 +78,7 @@ type Session = {
   address: string | null;
   current: boolean;
 };
-type AssetQuery = { project_id: string; status?: AssetStatus; limit?: number; cursor?: string };
+type AssetQuery = { project_id?: string; status?: AssetStatus; limit?: number; cursor?: string };
 type DeliveryQuery = {
   limit?: number;
   status?: DeliveryStatus;
@@ -118,7 +118,7 @@ export function createClient({
   /** A POST that begins something: sent twice it is still one. */
   const begin = <Answer>(path: string, body?: object, options?: CallOptions) =>
     post<Answer>(path, body, { ...options, idempotencyKey: options?.idempotencyKey ?? newKey() });
-  const listAssets = (query: AssetQuery, options?: CallOptions) =>
+  const listAssets = (query: AssetQuery = {}, options?: CallOptions) =>
     get<AssetList>('/api/assets', options, query);
 
   return {
@@ -211,7 +211,7 @@ export function createClient({
       delete: (id: string, options?: CallOptions) => remove(at`/api/assets/${id}`, options),
       list: listAssets,
       /** All of them, page after page. */
-      async *all(query: AssetQuery, options?: CallOptions): AsyncGenerator<Asset, void, undefined> {
+      async *all(query: AssetQuery = {}, options?: CallOptions): AsyncGenerator<Asset, void, undefined> {
         for (let cursor: string | undefined = query.cursor; ; ) {
           const page: AssetList = await listAssets({ ...query, ...(cursor ? { cursor } : {}) }, options);
           yield* page.assets;

@@ -42,6 +42,8 @@ export type Command = {
   options?: NonNullable<ParseArgsConfig['options']>;
   /** One line for each option. */
   help?: readonly string[];
+  /** Goes on until it is interrupted. */
+  isEndless?: true;
   run(context: Context): Promise<void>;
 };
 
@@ -139,6 +141,7 @@ export const commands: Readonly<Record<string, Command>> = {
       `--types <list>       comma list of ${EventName.options.join(', ')}`,
       '--since <ts>         everything after this event (its ts, unix ms)',
     ],
+    isEndless: true,
     run: watch,
   },
   sign: {
@@ -173,6 +176,7 @@ export const commands: Readonly<Record<string, Command>> = {
       `--events <list>      comma list of ${WebhookEvent.options.join(', ')} (default: all)`,
       '--secret <whsec_…>   signs with this secret (default: a new one, printed)',
     ],
+    isEndless: true,
     run: forward,
   },
   deliveries: {

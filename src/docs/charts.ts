@@ -7,14 +7,21 @@ import { type Html, html } from './html.ts';
 
 const line = /^\[\[chart ([a-z-]+)\]\]$/gm;
 
-/** Where pictures are: one file for each machine, with colours for light and dark of its own. */
-const fileOf = (name: string): URL => new URL(`../charts/${name}.svg`, import.meta.url);
+/** Where the build draws: one file for each machine. From sources, tests find the build beside them. */
+const folders = ['../charts/', '../../dist/src/charts/'];
+
+function pictureOf(name: string): string | undefined {
+  const files = folders.map((folder) => new URL(`${folder}${name}.svg`, import.meta.url));
+  const found = files.find((file) => existsSync(file));
+  return found && readFileSync(found, 'utf8');
+}
 
 /** The names of the charts that a guide asks for, with their pictures. */
 export function chartsIn(text: string): { name: string; svg: string }[] {
-  return [...text.matchAll(line)].flatMap(([, name = '']) =>
-    existsSync(fileOf(name)) ? [{ name, svg: readFileSync(fileOf(name), 'utf8') }] : [],
-  );
+  return [...text.matchAll(line)].flatMap(([, name = '']) => {
+    const svg = pictureOf(name);
+    return svg === undefined ? [] : [{ name, svg }];
+  });
 }
 
 /** A guide without the lines of charts: what stands around them is whole without the pictures. */

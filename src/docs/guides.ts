@@ -4,10 +4,12 @@
  *   ---
  *   title: Signed URLs            else the first heading
  *   description: One sentence     else the first paragraph
- *   section: Build                else the name of its folder, or Build
+ *   section: Build                else the name of its folder, or Run
  *   order: 30                     within the section; pages without one come last, by title
  *   ---
  *
+ * A page named like a folder (runbooks.md) leads to the pages in it: of such a folder the navigation shows that page
+ * alone, until one of them is open.
  * A page named like a group of endpoints (events.md) stands before those endpoints, and needs no heading of its own.
  */
 import { readdirSync, readFileSync } from 'node:fs';
@@ -35,9 +37,14 @@ const folder = new URL('guides/', import.meta.url);
 
 /** All guides, in the order of the navigation. @throws for a page with an unknown `{{value}}` or too deep a folder */
 export function readGuides(baseUrl: string): Guide[] {
-  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.md'))
-    .map((file) => toGuide(file.slice(0, -'.md'.length), read(file), baseUrl))
+    .map((file) => file.slice(0, -'.md'.length));
+  return names
+    .map((name) => {
+      const leads = names.some((other) => other.startsWith(`${name}/`));
+      return toGuide(name, read(`${name}.md`), baseUrl, leads);
+    })
     .sort(
       (one, other) =>
         compareSections(one.section, other.section) ||
@@ -55,7 +62,7 @@ export function compareSections(one: string, other: string): number {
   return rank(one) - rank(other) || one.localeCompare(other, 'en');
 }
 
-function toGuide(name: string, source: string, baseUrl: string): Guide {
+function toGuide(name: string, source: string, baseUrl: string, leads: boolean): Guide {
   const parts = name.split('/');
   if (parts.length > maxDepth) throw new Error(`the guide ${name} lies too deep: one folder at most`);
   const [, matter = '', text = source] = /^---\n([\s\S]*?)\n---\n([\s\S]*)$/.exec(source) ?? [];
@@ -68,8 +75,8 @@ function toGuide(name: string, source: string, baseUrl: string): Guide {
     path: name === 'index' ? '/docs' : `/docs/${name}`,
     title,
     description: fields.get('description') ?? firstParagraph(text) ?? title,
-    section: fields.get('section') ?? (parts.length > 1 ? toTitle(parts[0] ?? '') : 'Build'),
-    order: Number(fields.get('order') ?? lastOrder),
+    section: fields.get('section') ?? (parts.length > 1 || leads ? toTitle(parts[0] ?? '') : 'Run'),
+    order: Number(fields.get('order') ?? (leads ? 0 : lastOrder)),
     text: fillGuide(text.trimStart(), baseUrl),
   };
 }

@@ -4,7 +4,8 @@ import type { SearchEntry } from './search-index.ts';
 
 export type NavLink = { path: string; title: string; parts?: { id: string; title: string }[] };
 
-export type Nav = { title: string; links: NavLink[] }[];
+/** Of a folded group the first link alone is shown, until a page of it is open. */
+export type Nav = { title: string; links: NavLink[]; isFolded?: boolean }[];
 
 export type PageContent = {
   path: string;
@@ -88,10 +89,11 @@ ${after && html`<a class="after" href="${after.path}"><span>Next</span> ${after.
 }
 
 function navigation(nav: Nav, path: string): Html {
-  return html`${nav.map(
-    ({ title, links }) =>
-      html`<h2>${title}</h2><ul>${links.map((link) => entry(link, link.path === path))}</ul>`,
-  )}`;
+  return html`${nav.map(({ title, links, isFolded }) => {
+    const isOpen = !isFolded || links.some((link) => link.path === path);
+    const shown = isOpen ? links : links.slice(0, 1);
+    return html`<h2>${title}</h2><ul>${shown.map((link) => entry(link, link.path === path))}</ul>`;
+  })}`;
 }
 
 function entry({ path, title, parts = [] }: NavLink, isHere: boolean): Html {

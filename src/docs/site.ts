@@ -102,6 +102,9 @@ function navOf(guides: readonly Guide[], document: OpenApiDocument): Nav {
   return [...new Set(all.map(({ section }) => section))].sort(compareSections).map((title) => ({
     title,
     links: all.filter(({ section }) => section === title).map(({ link }) => link),
+    isFolded: guides.some(
+      ({ name, section }) => section === title && guides.some((one) => one.name.startsWith(`${name}/`)),
+    ),
   }));
 }
 
