@@ -16,6 +16,9 @@ import { ListenRefused } from './listen.ts';
 import { forgetProfile, profileFile, readProfile, writeProfile } from './profile.ts';
 import { trimSlash } from './proxy-url.ts';
 
+/** Nobody is there to be asked who they are. */
+class NotSignedIn extends Failure {}
+
 const { env } = process;
 const file = profileFile(env);
 
@@ -113,7 +116,7 @@ async function findWay(values: Values): Promise<Way> {
 async function clientOf({ base, headers }: Way, values: Values): Promise<Client> {
   if (Object.keys(headers).length > 0) return createClient({ baseUrl: base, headers });
   if (env.SERVICE_PASSWORD === undefined && !process.stdin.isTTY)
-    throw new Failure('not signed in: npm run cli -- login, --token, or SERVICE_TOKEN');
+    throw new NotSignedIn('not signed in: npm run cli -- login, --token, or SERVICE_TOKEN');
   Object.assign(headers, { cookie: await signIn(base, values) });
   return createClient({ baseUrl: base, headers });
 }
@@ -169,7 +172,7 @@ async function signIn(base: string, values: Values): Promise<string> {
 
 async function ask(question: string): Promise<string> {
   if (!process.stdin.isTTY)
-    throw new Failure('sign in with --token, --cookie, or SERVICE_EMAIL and SERVICE_PASSWORD');
+    throw new NotSignedIn('sign in with --token, --cookie, or SERVICE_EMAIL and SERVICE_PASSWORD');
   process.stderr.write(question);
   const isSecret = question.startsWith('password');
   const output = isSecret ? new Writable({ write: (_chunk, _encoding, done) => done() }) : process.stderr;
@@ -206,6 +209,7 @@ const exits = { failure: 1, misuse: 2, refused: 3, generation: 4, unreachable: 5
 
 function exitOf(cause: unknown): number | undefined {
   if (cause instanceof Misuse) return exits.misuse;
+  if (cause instanceof NotSignedIn) return exits.refused;
   if (cause instanceof Failure || cause instanceof ListenRefused) return exits.failure;
   if (!(cause instanceof ServiceError)) return undefined;
   if (cause.status === 401 || cause.status === 403) return exits.refused;
