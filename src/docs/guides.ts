@@ -92,7 +92,8 @@ export function toPlain(text: string): string {
   return text
     .replace(/^(~~~|```|\[\[).*$/gm, '')
     .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
-    .replace(/[`*|]+/g, ' ')
+    .replace(/[`*]+/g, '')
+    .replace(/\|/g, ' ')
     .replace(/\s+/g, ' ')
     .trim();
 }

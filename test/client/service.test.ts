@@ -196,7 +196,8 @@ t.test(
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     t.teardown(() => shop.kill());
-    await once(shop.stdout, 'data');
+    const started = await Promise.race([once(shop.stdout, 'data'), once(shop, 'exit')]);
+    t.match(String(started[0]), /^http/, 'the shop is open');
     const browser = await chromium.launch({
       executablePath: browserPath ?? '',
       args: ['--no-sandbox', '--disable-background-networking'],
