@@ -130,7 +130,7 @@ t.test('the command line signs in once, in a file of its user alone, and out aga
     cli('prepare', `${sources}/none.jpg`, '--wait'),
     cli('whoami', '--base', 'http://127.0.0.1:9'),
   ]);
-  t.match(watched, { code: 0, out: /queued[\s\S]*ready {2}http/ });
+  t.match(watched, { code: 0, out: /queued[\s\S]* ready .*http/ });
   t.match(listed.out, asset.asset_id);
   t.match(usage.out, /generations {2}\d+ of 500/);
   t.match(failed, { code: 4, err: /source_unfetchable/ });
