@@ -133,6 +133,7 @@ export default {
       ],
       ['uWebSockets\\.js', '@trufflesuite', 'zod', 'lru-cache', 'prom-client', 'pino'],
     ),
+    only('tracing: its own', '^src/tracing/', ['^src/tracing/']),
     only('docs: schemas', '^src/docs/', ['^src/docs/', '^schemas/'], ['markdown-it']),
     {
       name: 'nobody imports the tops',
