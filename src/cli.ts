@@ -7,6 +7,7 @@
  *   user sessions [end] <email>                lists the sessions that are signed in, or ends them
  *   secrets status                             how many secrets are sealed with which key
  *   secrets rotate                             seals every secret with the first key of SECRETS_KEY
+ *   config                                     every setting as it is in force here, secrets hidden
  *   help                                       this
  *
  * Exit codes: 0 done, 1 it failed, 2 a bad command or setting.
@@ -19,7 +20,7 @@ import { BillingDay, QuotaChangeRequest } from '../schemas/operator.ts';
 import { PlanName } from '../schemas/plans.ts';
 import { loadKeys } from './auth/key-file.ts';
 import { createSecretBox } from './auth/secret-box.ts';
-import { type Config, ConfigError, readConfig } from './config.ts';
+import { type Config, ConfigError, readConfig, showConfig } from './config.ts';
 import { keptMongodbUrl } from './embedded/mongod.ts';
 import { createLog } from './log.ts';
 import { changePlan, changeUsed, describeUser } from './operator/accounts.ts';
@@ -36,6 +37,7 @@ const usage = `usage:
   npm run admin -- user sessions end <email>
   npm run admin -- secrets status
   npm run admin -- secrets rotate
+  npm run admin -- config
   npm run admin -- help
 
 To change the key of secrets: 1. SECRETS_KEY=old,new everywhere; 2. SECRETS_KEY=new,old everywhere;
@@ -56,6 +58,7 @@ type Settings = Pick<Config, 'mongodbUrl' | 'mongodbDatabase' | 'dataDir' | 'sec
 export async function run(args: string[], config: Settings): Promise<string> {
   const [noun, verb, ...rest] = parseArgs({ args, allowPositionals: true }).positionals;
   if (noun === 'help') return usage;
+  if (noun === 'config' && verb === undefined) return showConfig();
   const name = `${noun} ${verb}`;
   if (Object.hasOwn(secretCommands, name)) return runOverSecrets(secretCommands[name], rest, config);
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined;

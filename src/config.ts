@@ -3,6 +3,7 @@
  *
  * Each variable has one row: what it is for, what is accepted, its default. `npm start -- --help` prints them.
  */
+import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
@@ -73,8 +74,18 @@ const duration = (ms: number) => (ms > 0 && ms % unitMs.m === 0 ? `${ms / unitMs
 
 const aDuration = 'a whole number with ms, s, m or h, 1ms to 24h';
 
-/** `isSecret`: what was given is not shown when it is refused. */
-type Row = { schema: z.ZodType; default?: string; accepts: string; help: string; isSecret?: true };
+/**
+ * `isSecret`: what was given is not shown when it is refused. `mayBeFile`: its name with `_FILE` names a file that
+ * holds it, as it does for every secret.
+ */
+type Row = {
+  schema: z.ZodType;
+  default?: string;
+  accepts: string;
+  help: string;
+  isSecret?: true;
+  mayBeFile?: true;
+};
 
 const oauthText = { schema: z.string().min(1).max(255), accepts: '1 to 255 characters' };
 const oauthUrl = {
@@ -118,6 +129,19 @@ function providerRows<const Prefix extends string, const Key extends string>(
   const base = { ...oauthUrl, default: baseUrl, help: `address of ${name}` };
   return { [keyName]: key, [`${prefix}_BASE_URL`]: base } as Record<Key, typeof key> &
     Record<`${Prefix}_BASE_URL`, typeof base>;
+}
+
+/** Pairs of a header's name and value; what has another form fails the schema after it. */
+function readHeaders(text: string): Record<string, unknown> {
+  const entries = text.split(',').filter((entry) => entry.trim() !== '');
+  return Object.fromEntries(
+    entries.map((entry) => {
+      const [, name = '', value = ''] = /^\s*([!#$%&'*+.^`|~\w-]+)=([\x21-\x7e]*)\s*$/.exec(entry) ?? [];
+      return isFit(value, decodeURIComponent) && name !== ''
+        ? [name.toLowerCase(), decodeURIComponent(value)]
+        : [entry, undefined];
+    }),
+  );
 }
 
 function modelsRow(name: RemoteName) {
@@ -165,6 +189,7 @@ const rows = {
   },
   MONGODB_URL: {
     schema: z.string().regex(/^mongodb(\+srv)?:\/\//),
+    mayBeFile: true,
     accepts: 'mongodb://…',
     help: 'MongoDB replica set (default: embedded)',
   },
@@ -176,6 +201,7 @@ const rows = {
   },
   NATS_URL: {
     schema: z.string().regex(/^(nats|tls):\/\/[^\s,]+(,[^\s,]+)*$/),
+    mayBeFile: true,
     accepts: 'nats://host:port[,…]',
     help: 'NATS with JetStream (default: embedded)',
   },
@@ -301,6 +327,41 @@ const rows = {
     help: 'lets others than loopback read /metrics',
     isSecret: true,
   },
+  METRICS_PORT: {
+    schema: Port,
+    accepts: '0 to 65535',
+    help: 'port for /metrics, /healthz and /readyz beside the front end, in every role (default none)',
+  },
+  METRICS_HOST: {
+    schema: z.string().min(1),
+    default: '127.0.0.1',
+    accepts: 'an address',
+    help: 'address it listens on; others than loopback need METRICS_TOKEN in production',
+  },
+  OTEL_EXPORTER_OTLP_ENDPOINT: {
+    schema: Url,
+    accepts: 'an http or https URL',
+    help: 'collector that traces are sent to, by OTLP over HTTP as JSON (default none)',
+  },
+  OTEL_EXPORTER_OTLP_HEADERS: {
+    schema: z.string().transform(readHeaders).pipe(z.record(z.string(), z.string())),
+    default: '',
+    accepts: 'a comma list of <name>=<value>, values URL-encoded',
+    help: 'headers for the collector',
+    isSecret: true,
+  },
+  OTEL_SERVICE_NAME: {
+    schema: z.string().min(1).max(255),
+    default: 'animated-asset-service',
+    accepts: '1 to 255 characters',
+    help: 'name of the service in traces',
+  },
+  OTEL_TRACES_SAMPLER_ARG: {
+    schema: z.coerce.number().min(0).max(1),
+    default: '1',
+    accepts: 'a number from 0 to 1',
+    help: 'share of the traces that are sent',
+  },
   SECRETS_KEY: {
     schema: z.string().refine((text) => isFit(text, parseKeys)),
     accepts: acceptedKeys,
@@ -316,9 +377,10 @@ const rows = {
   },
   LOG_LEVEL: {
     schema: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
+    mayBeFile: true,
     default: 'info',
     accepts: 'fatal to trace, silent',
-    help: 'log level',
+    help: 'log level; its file is read again on SIGHUP',
   },
   NODE_ENV: {
     schema: z.string(),
@@ -477,10 +539,16 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     providers: modelProviders(env),
     oauth: oauthClients(env),
     metricsToken: env.METRICS_TOKEN,
+    /** 0: any free one. */
+    metricsPort: env.METRICS_PORT,
+    metricsHost: env.METRICS_HOST,
+    tracing: tracingSettings(env),
     secretsKey: env.SECRETS_KEY,
     secretsKeyFile: env.SECRETS_KEY_FILE,
     operatorEmails: env.OPERATOR_EMAILS,
     logLevel: env.LOG_LEVEL,
+    /** Holds the log level, and is read again on SIGHUP. */
+    logLevelFile: environment['LOG_LEVEL_FILE'],
     rateLimitFactor: env.RATE_LIMIT_FACTOR,
     sse: { maxMs: env.SSE_MAX, heartbeatMs: env.SSE_HEARTBEAT },
     pipeline: {
@@ -500,6 +568,18 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
       followsRetryAfter: env.WEBHOOK_RETRY_AFTER,
       egressProxy: env.WEBHOOK_EGRESS_PROXY,
     },
+  };
+}
+
+/** Where traces go; undefined where nobody takes them. */
+function tracingSettings(env: Environment) {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } = env;
+  if (endpoint === undefined) return undefined;
+  return {
+    url: `${endpoint}/v1/traces`,
+    headers: env.OTEL_EXPORTER_OTLP_HEADERS,
+    serviceName: env.OTEL_SERVICE_NAME,
+    share: env.OTEL_TRACES_SAMPLER_ARG,
   };
 }
 
@@ -592,6 +672,13 @@ function refuseUnsafe(env: Environment, anyEmbedded: boolean, replicas: number):
       'SECRETS_KEY or SECRETS_KEY_FILE is needed in production, the same on every machine (or SINGLE_MACHINE=true)',
     );
   }
+  if (env.METRICS_PORT !== undefined && !isLoopback(env.METRICS_HOST) && env.METRICS_TOKEN === undefined) {
+    throw new ConfigError(`METRICS_TOKEN is needed in production with METRICS_HOST=${env.METRICS_HOST}`);
+  }
+  for (const name of ['OUTBOUND_ALLOW', 'TRUSTED_PROXIES'] as const) {
+    const everything = env[name]?.find((range) => /\/0+$/.test(range));
+    if (everything !== undefined) throw new ConfigError(`${name}=${everything} is refused in production`);
+  }
   if (env.RATE_LIMIT_FACTOR !== 1) throw new ConfigError('RATE_LIMIT_FACTOR is refused in production');
 }
 
@@ -599,17 +686,67 @@ function refuseUnsafe(env: Environment, anyEmbedded: boolean, replicas: number):
 export function describeConfig(): string {
   const width = Math.max(...Object.keys(rows).map((name) => name.length));
   return Object.entries(rows as Record<string, Row>)
-    .map(([name, { default: value, accepts, help }]) => {
+    .map(([name, row]) => {
+      const { default: value, accepts, help } = row;
       const shown = value === undefined ? '' : ` [${value === '' ? 'empty' : value}]`;
-      return `  ${name.padEnd(width)}  ${help}; ${accepts}${shown}`;
+      const file = isFromFile(name, row) ? `, or ${name}_FILE with a file that holds it` : '';
+      return `  ${name.padEnd(width)}  ${help}; ${accepts}${file}${shown}`;
     })
     .join('\n');
+}
+
+/** Every setting as it is in force, and where it comes from; secrets are not shown. @throws {ConfigError} */
+export function showConfig(environment: Surroundings = process.env): string {
+  readConfig(environment);
+  return Object.entries(rows as Record<string, Row>)
+    .map(([name, row]) => {
+      const text = textOf(name, row, environment);
+      if (text === undefined) return `${name} is not set`;
+      if (environment[name] !== undefined) return `${name}=${shown(text, row)}`;
+      const isDefault = environment[`${name}_FILE`] === undefined || !isFromFile(name, row);
+      return `${name}=${shown(text, row)} (${isDefault ? 'default' : `from ${name}_FILE`})`;
+    })
+    .join('\n');
+}
+
+/** The log level that a file holds. @throws {ConfigError} */
+export function readLogLevel(file: string): string {
+  const { LOG_LEVEL: row } = rows;
+  const text = readSetting('LOG_LEVEL', file);
+  const result = row.schema.safeParse(text);
+  if (!result.success) throw new ConfigError(`LOG_LEVEL is ${shown(text, row)}; accepted: ${row.accepts}`);
+  return result.data;
+}
+
+type Surroundings = Readonly<Record<string, string | undefined>>;
+
+/** Some files are read by their users, again and again: they have rows of their own. */
+function isFromFile(name: string, { isSecret, mayBeFile }: Row): boolean {
+  return (isSecret === true || mayBeFile === true) && !Object.hasOwn(rows, `${name}_FILE`);
+}
+
+function textOf(name: string, row: Row, environment: Surroundings): string | undefined {
+  const own = environment[name];
+  const file = isFromFile(name, row) ? environment[`${name}_FILE`] : undefined;
+  if (own !== undefined && file !== undefined)
+    throw new ConfigError(`${name} and ${name}_FILE are both set: one of them is needed`);
+  return own ?? (file === undefined ? row.default : readSetting(name, file));
+}
+
+/** Editors and `echo` end files with a line break, which is no part of what they hold. */
+function readSetting(name: string, file: string): string {
+  try {
+    return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    throw new ConfigError(`${name}_FILE ${JSON.stringify(file)} cannot be read (${code})`, { cause });
+  }
 }
 
 function parseAll(environment: Readonly<Record<string, string | undefined>>): Environment {
   const parsed: Record<string, unknown> = {};
   for (const [name, row] of Object.entries(rows as Record<string, Row>)) {
-    const text = environment[name] ?? row.default;
+    const text = textOf(name, row, environment);
     if (text === undefined) continue;
     const result = row.schema.safeParse(text);
     if (!result.success) throw new ConfigError(`${name} is ${shown(text, row)}; accepted: ${row.accepts}`);

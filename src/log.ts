@@ -17,6 +17,8 @@ export type RequestLine = {
 export type Log = Logger & {
   /** The line of a request that went well: what `info` would write, put together by hand at a tenth of its cost. */
   request(line: RequestLine): void;
+  /** Takes effect at once. @param level as for createLog */
+  setLevel(level: string): void;
 };
 
 /** Lines are written in groups: one write a line would cost more than most requests. */
@@ -47,7 +49,15 @@ export function createLog(level: string, destination?: DestinationStream): Log {
       `${tsText}${id}","method":"${method}","route":"${route}","status":${status},"ms":${ms}${user},"msg":"request"}\n`,
     );
   };
-  return Object.assign(log, { request: log.isLevelEnabled('info') ? request : () => undefined });
+  const requestFor = () => (log.isLevelEnabled('info') ? request : () => undefined);
+  const own: Log = Object.assign(log, {
+    request: requestFor(),
+    setLevel(to: string) {
+      log.level = to;
+      own.request = requestFor();
+    },
+  });
+  return own;
 }
 
 /** Number of pino's level `info`. */

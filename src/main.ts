@@ -1,10 +1,11 @@
 /**
- * `npm start`: reads the settings, starts the service, stops it on SIGTERM and SIGINT.
+ * `npm start`: reads the settings, starts the service, stops it on SIGTERM and SIGINT, reads LOG_LEVEL_FILE again on
+ * SIGHUP.
  *
  * Exit codes: 0 stopped cleanly, 1 could not start or lost what it needs, 2 a bad setting.
  */
-import { ConfigError, describeConfig, readConfig } from './config.ts';
-import { createLog } from './log.ts';
+import { ConfigError, describeConfig, readConfig, readLogLevel } from './config.ts';
+import { createLog, type Log } from './log.ts';
 import { startService } from './service.ts';
 import { SecretError } from './store/sealed.ts';
 
@@ -39,12 +40,25 @@ async function main(): Promise<void> {
   const starting = startService(config, log, fail);
   process.once('SIGTERM', stopping('SIGTERM'));
   process.once('SIGINT', stopping('SIGINT'));
+  const { logLevelFile } = config;
+  // Without a file the signal keeps its meaning: the terminal is gone.
+  if (logLevelFile !== undefined) process.on('SIGHUP', () => reloadLogLevel(logLevelFile, log));
 
   const { port } = await starting;
   const roles = config.roles.join(', ');
   log.info({ port, roles: config.roles, ms: Math.round(performance.now() - begunAt) }, 'ready');
   if (!config.isDevelopment) return;
   console.log(`Ready at ${config.baseUrl} (${roles}). Sources may also come from loopback addresses.`);
+}
+
+function reloadLogLevel(file: string, log: Log): void {
+  try {
+    const level = readLogLevel(file);
+    log.warn({ from: log.level, to: level }, 'log level');
+    log.setLevel(level);
+  } catch (err) {
+    log.error({ err }, 'the log level stays as it is');
+  }
 }
 
 main().catch((cause: unknown) => {

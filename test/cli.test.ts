@@ -124,6 +124,10 @@ t.test('help: all commands', async (t) => {
   t.match(await admin('help'), /^usage:\n[\s\S]*user sessions end <email>[\s\S]*secrets rotate/);
 });
 
+t.test('config: every setting as it is in force', async (t) => {
+  t.match(await admin('config'), /^DATA_DIR="\.data" \(default\)$/m);
+});
+
 t.test('secrets: says what is sealed with which key, and seals it with another', async (t) => {
   await store.secrets.checkKeys(1);
   await store.projects.create({ id: 'prj_1', userId: 'usr_ada', name: 'p', createdTs: 1 });

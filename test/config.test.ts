@@ -1,9 +1,17 @@
 /** Settings: what is accepted, what stops the start and how it says so, and what each mode refuses. */
-import { availableParallelism } from 'node:os';
-import { resolve } from 'node:path';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
 import t from 'tap';
 import { pipeline, sse } from '../schemas/limits.ts';
-import { type Config, ConfigError, describeConfig, readConfig } from '../src/config.ts';
+import {
+  type Config,
+  ConfigError,
+  describeConfig,
+  readConfig,
+  readLogLevel,
+  showConfig,
+} from '../src/config.ts';
 import { createLog } from '../src/log.ts';
 
 type Environment = Record<string, string>;
@@ -146,6 +154,11 @@ t.test('a bad value is one line that names the variable, the value and what is a
     VIDEO_PROVIDER: ['', 'remote'],
     RENDER_THREADS: ['', '0', '257', 'many'],
     METRICS_TOKEN: [''],
+    METRICS_PORT: ['', '-1', '65536'],
+    METRICS_HOST: [''],
+    OTEL_EXPORTER_OTLP_ENDPOINT: ['', 'collector:4318', 'grpc://collector'],
+    OTEL_TRACES_SAMPLER_ARG: ['-0.1', '1.1', 'all'],
+    OTEL_SERVICE_NAME: [''],
     SECRETS_KEY: [''],
     SECRETS_KEY_FILE: [''],
     OPERATOR_EMAILS: ['ada', 'ada@example.com;bob@example.com', 'ada@example.com,bob'],
@@ -172,7 +185,7 @@ t.test('a bad value is one line that names the variable, the value and what is a
   };
   // Lists and files take it; a secret is not shown.
   const takesLines = [
-    ...['TRUSTED_PROXIES', 'OUTBOUND_ALLOW', 'HOST', 'DATA_DIR'],
+    ...['TRUSTED_PROXIES', 'OUTBOUND_ALLOW', 'HOST', 'DATA_DIR', 'METRICS_HOST', 'OTEL_SERVICE_NAME'],
     ...['METRICS_TOKEN', 'SECRETS_KEY', 'SECRETS_KEY_FILE'],
   ];
   for (const [name, values] of Object.entries(bad)) {
@@ -296,6 +309,13 @@ t.test('production refuses what is not safe', async (t) => {
     /^RATE_LIMIT_FACTOR is refused in production$/,
   );
   t.equal(refusal({ RATE_LIMIT_FACTOR: '10' }), 'accepted', 'in development it is for load tests');
+  const open = { METRICS_PORT: '9090', METRICS_HOST: '0.0.0.0' };
+  t.match(refusal({ ...production, ...open }), /^METRICS_TOKEN is needed in production with METRICS_HOST=0/);
+  t.equal(refusal({ ...production, ...open, METRICS_TOKEN: 'x'.repeat(16) }), 'accepted');
+  t.equal(refusal({ ...production, METRICS_PORT: '9090' }), 'accepted', 'on loopback');
+  for (const name of ['OUTBOUND_ALLOW', 'TRUSTED_PROXIES'])
+    for (const range of ['0.0.0.0/0', '::/0'])
+      t.equal(refusal({ ...production, [name]: range }), `${name}=${range} is refused in production`);
   const { MONGODB_URL: _, ...halfEmbedded } = production;
   t.match(refusal(halfEmbedded), /needed in production/);
   t.match(readConfig({ ...halfEmbedded, ALLOW_EMBEDDED: 'true' }), {
@@ -378,4 +398,69 @@ t.test('what has the form of a secret is hidden in any text of the log, and the 
     t.equal(line.err.message, `it failed with ${hidden}`);
     t.notOk(written.includes(secret), `${name} is in no stack either`);
   }
+});
+
+t.test('a secret may come from a file, and from one place alone', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'settings-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const file = (text: string) => {
+    const path = join(folder, String(Math.random()));
+    writeFileSync(path, text);
+    return path;
+  };
+  const token = 'metrics-token-0123456789';
+  const settings = {
+    METRICS_TOKEN_FILE: file(`${token}\n`),
+    MONGODB_URL_FILE: file('mongodb://user:hunter2@db/?replicaSet=rs0'),
+    SMTP_URL_FILE: file('smtp://mail.example'),
+    LOG_LEVEL_FILE: file('debug\n'),
+    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318/',
+    OTEL_EXPORTER_OTLP_HEADERS_FILE: file('Authorization=Bearer%20abc,x-tenant=1'),
+  };
+  t.match(readConfig(settings), {
+    metricsToken: token,
+    mongodbUrl: /hunter2/,
+    smtpUrl: 'smtp://mail.example',
+    logLevel: 'debug',
+    logLevelFile: settings.LOG_LEVEL_FILE,
+    tracing: {
+      url: 'http://collector:4318/v1/traces',
+      headers: { authorization: 'Bearer abc', 'x-tenant': '1' },
+      share: 1,
+    },
+  });
+  const shown = showConfig(settings);
+  t.notMatch(shown, /hunter2|Bearer|0123456789/);
+  t.match(shown, /^METRICS_TOKEN="?\[hidden\]"? \(from METRICS_TOKEN_FILE\)$/m);
+  t.match(shown, /^MONGODB_URL="mongodb:\/\/\[hidden\]@db\/\?replicaSet=rs0" \(from MONGODB_URL_FILE\)$/m);
+  t.match(shown, /^PORT="8080" \(default\)$/m);
+  t.match(shown, /^NATS_URL is not set$/m);
+  t.equal(
+    refusal({ METRICS_TOKEN_FILE: settings.METRICS_TOKEN_FILE, METRICS_TOKEN: token }),
+    'METRICS_TOKEN and METRICS_TOKEN_FILE are both set: one of them is needed',
+  );
+  t.match(refusal({ FAL_KEY_FILE: '/nowhere' }), /^FAL_KEY_FILE "\/nowhere" cannot be read \(ENOENT\)$/);
+  t.match(refusal({ METRICS_TOKEN_FILE: file('short') }), /^METRICS_TOKEN is \[hidden\]; accepted/);
+  t.match(refusal({ OTEL_EXPORTER_OTLP_HEADERS: 'no pair' }), /^OTEL_EXPORTER_OTLP_HEADERS is \[hidden\]/);
+  t.match(describeConfig(), /METRICS_TOKEN_FILE with a file/);
+});
+
+t.test('the log level changes without a restart, for lines of requests too', async (t) => {
+  const lines: string[] = [];
+  const log = createLog('warn', { write: (line) => void lines.push(line) });
+  const request = () =>
+    log.request({ requestId: 'req_1', method: 'get', route: '/', status: 200, ms: 1, userId: undefined });
+  request();
+  log.info({}, 'one');
+  t.equal(lines.length, 0);
+  log.setLevel('info');
+  request();
+  log.info({}, 'two');
+  t.equal(lines.length, 2);
+  const folder = mkdtempSync(join(tmpdir(), 'level-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  writeFileSync(join(folder, 'level'), 'error\n');
+  t.equal(readLogLevel(join(folder, 'level')), 'error');
+  writeFileSync(join(folder, 'level'), 'loud');
+  t.throws(() => readLogLevel(join(folder, 'level')), /^LOG_LEVEL is "loud"; accepted/);
 });
