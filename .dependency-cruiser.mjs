@@ -21,7 +21,7 @@ const spokenIn = (name, from, packages) => ({
 });
 
 const tops =
-  '^src/(main|service|front-end|deliveries|model-providers|operator-console|load|poster-request|temp-dir|config|log|cli)\\.ts$';
+  '^src/(main|service|front-end|deliveries|model-providers|operator-console|load|readiness|poster-request|temp-dir|config|log|cli)\\.ts$';
 
 export default {
   forbidden: [
@@ -102,7 +102,13 @@ export default {
     only(
       'dashboard: types of schemas, and the rule of origins',
       '^src/dashboard/',
-      ['^src/dashboard/', '^schemas/', '^src/auth/origins\\.ts$', '^src/charts/chart\\.css$', '^dist/src/charts/'],
+      [
+        '^src/dashboard/',
+        '^schemas/',
+        '^src/auth/origins\\.ts$',
+        '^src/charts/chart\\.css$',
+        '^dist/src/charts/',
+      ],
       ['preact', '@xstate/store', 'vite', '@fontsource-variable/instrument-sans'],
     ),
     {
@@ -128,12 +134,17 @@ export default {
       'http: no effects, no providers',
       '^src/http/',
       [
-        '^src/(http|actors|sse|auth|quota|operator|brand|webhooks|media|store|bus|outbound|docs)/',
+        '^src/(http|actors|sse|auth|quota|operator|brand|webhooks|media|store|bus|outbound|docs|metrics)/',
         '^(schemas|machines)/',
       ],
       ['uWebSockets\\.js', '@trufflesuite', 'zod', 'lru-cache', 'prom-client', 'pino'],
     ),
+    only('metrics: schemas', '^src/metrics/', ['^src/metrics/', '^schemas/']),
     only('tracing: its own', '^src/tracing/', ['^src/tracing/']),
+    only('observe: what is watched', '^src/observe/', [
+      '^src/(observe|metrics|tracing|actors|effects|providers|outbound|store|bus|sse|brand|mail|http)/',
+      '^(schemas|machines)/',
+    ]),
     only('docs: schemas', '^src/docs/', ['^src/docs/', '^schemas/'], ['markdown-it']),
     {
       name: 'nobody imports the tops',

@@ -5,10 +5,10 @@ import { systemClock } from './actors/clock.ts';
 import { createDeliveryKind } from './actors/delivery.ts';
 import type { ActorKind } from './actors/kind.ts';
 import { lostSubject } from './actors/reconcile.ts';
-import { type Line, leaseMs, type Sender, startSender } from './actors/sender.ts';
+import { type Line, leaseMs, type Sender, type Sending, startSender } from './actors/sender.ts';
 import type { Bus } from './bus/bus.ts';
 import type { Config } from './config.ts';
-import { deliver } from './effects/deliver.ts';
+import { type AttemptResult, deliver } from './effects/deliver.ts';
 import type { Log } from './log.ts';
 import { PostCancelled } from './outbound/endpoint.ts';
 import { OutboundError } from './outbound/error.ts';
@@ -26,6 +26,8 @@ export type DeliveryParts = {
   store: Pick<Store, 'webhooks' | 'deliveries' | 'partitions'>;
   bus: Bus;
   outbound: Pick<Outbound, 'openEndpoint' | 'judgeUrl'>;
+  /** Told of every attempt that counts, and how long it took. */
+  onAttempt?(sending: Sending, result: AttemptResult, ms: number): void;
 };
 
 export type DeliverySender = {
@@ -89,7 +91,7 @@ export async function startDeliveries(parts: DeliveryParts, workerId: string): P
   };
 }
 
-function openLine({ config, outbound, log }: DeliveryParts, url: string): Line {
+function openLine({ config, outbound, log, onAttempt }: DeliveryParts, url: string): Line {
   const endpoint = outbound.openEndpoint(url, {
     connections: limits.maxInFlightPerEndpoint,
     timeoutMs: config.webhook.timeoutMs,
@@ -99,8 +101,9 @@ function openLine({ config, outbound, log }: DeliveryParts, url: string): Line {
   });
   const now = systemClock.now;
   return {
-    attempt: (sending, webhook) =>
-      deliver(sending, {
+    async attempt(sending, webhook) {
+      const startedAt = performance.now();
+      const result = await deliver(sending, {
         async post({ eventId, payload }) {
           const record = webhook();
           if (!record) throw new PostCancelled('the configuration is not known to be of now');
@@ -118,7 +121,10 @@ function openLine({ config, outbound, log }: DeliveryParts, url: string): Line {
         retryAfterMs: (value) =>
           config.webhook.followsRetryAfter ? readRetryAfter(value, now(), limits.maxRetryAfterMs) : undefined,
         random: Math.random,
-      }),
+      });
+      onAttempt?.(sending, result, performance.now() - startedAt);
+      return result;
+    },
     cancel: endpoint.cancel,
   };
 }

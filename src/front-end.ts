@@ -19,6 +19,7 @@ import { eventRoutes } from './http/events.ts';
 import { healthRoutes } from './http/health.ts';
 import { mediaRoutes } from './http/media.ts';
 import { createMediaFiles } from './http/media-files.ts';
+import { metricsRoutes } from './http/metrics.ts';
 import { type OAuthParts, oauthRoutes } from './http/oauth.ts';
 import { operatorRoutes } from './http/operator.ts';
 import { operatorConsoleRoutes } from './http/operator-console.ts';
@@ -37,10 +38,13 @@ import { uploadRoutes } from './http/upload.ts';
 import { usageRoutes } from './http/usage.ts';
 import { userRoutes } from './http/user.ts';
 import { webhookRoutes } from './http/webhooks.ts';
+import { watchCrawls } from './observe/asked-outside.ts';
+import { watchHttp, watchHub } from './observe/sources.ts';
 import { createOperatorConsole } from './operator-console.ts';
 import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
 import { createCrawlQuota } from './quota/crawls.ts';
 import { linkRateLimit } from './quota/limit-link.ts';
+import { readinessOf } from './readiness.ts';
 import type { Parts } from './service.ts';
 import { createHubPorts } from './sse/bus-ports.ts';
 import { hubClock } from './sse/clock.ts';
@@ -57,11 +61,13 @@ const allRoles = 3;
 
 /** Answers the port. */
 export async function startFrontEnd(parts: Parts): Promise<number> {
-  const { config, opened } = parts;
+  const { config, opened, observer } = parts;
+  const { registry, meter, onFinished } = observer;
   const state = { isStopping: false };
   const services = createServices(parts, state);
   const hub = createEventHub(parts);
   const routes = createRoutes(parts, services, hub);
+  watchHub(registry, hub);
   const server = opened(
     await startServer({
       host: config.host,
@@ -70,6 +76,8 @@ export async function startFrontEnd(parts: Parts): Promise<number> {
       services,
       // Who does everything alone has nobody to hand its connections to.
       drainMs: config.roles.length < allRoles ? limits.drainMs : 0,
+      meter,
+      ...(onFinished ? { onFinished } : {}),
     }),
     async (one) => {
       state.isStopping = true;
@@ -109,6 +117,7 @@ export function createRoutes(parts: Parts, services: Services, hub: Hub): AnyRou
     }),
     ...providerCallbackRoutes(parts.models.onCallback),
     ...healthRoutes,
+    ...metricsRoutes({ render: parts.observer.registry.render, token: config.metricsToken }),
   ];
   routes.push(...documentRoutes(routes, config.baseUrl));
   return routes;
@@ -133,12 +142,13 @@ function createKnown({ opened, store, bus, storage, requests }: Parts, { now }: 
 
 /** Media addresses and the proxy. */
 function publicRoutes(
-  { bus, storage, requests, outbound, uploadKey }: Parts,
+  { bus, storage, requests, outbound, uploadKey, observer }: Parts,
   { config, now }: Services,
   hub: Hub,
   { lookups, files }: ReturnType<typeof createKnown>,
 ): AnyRoute[] {
   const media = createMediaServer(files, createPace());
+  watchHttp(observer.registry, observer.meter, media.stats);
   const posters = createPosters({
     storage,
     files,
@@ -229,6 +239,7 @@ function createServices(
     erasure,
     uploadKey,
     models,
+    observer,
   }: Parts,
   state: { readonly isStopping: boolean },
 ): Services {
@@ -250,13 +261,16 @@ function createServices(
     store,
     storage,
     assets: requests,
-    crawls: createCrawls({
-      store: store.crawls,
-      quota: createCrawlQuota(store, now),
-      askWorker: askForCrawl(bus),
-      now,
-      newId,
-    }),
+    crawls: watchCrawls(
+      createCrawls({
+        store: store.crawls,
+        quota: createCrawlQuota(store, now),
+        askWorker: askForCrawl(bus),
+        now,
+        newId,
+      }),
+      observer,
+    ),
     webhooks,
     uploadKey,
     judgeUrl: outbound.judgeUrl,
@@ -268,15 +282,8 @@ function createServices(
     operator: createOperatorConsole({ config, opened, store, bus, models }),
     providerStatus: models.status,
     async ready(signal) {
-      const isStoreUp = await store.ping(signal).then(
-        () => true,
-        () => false,
-      );
-      const failing = [
-        ...(state.isStopping ? ['stopping'] : []),
-        ...(isStoreUp ? [] : ['store']),
-        ...(bus.connected() ? [] : ['bus']),
-      ];
+      const { failing: missing } = await readinessOf({ store, bus }, signal);
+      const failing = [...(state.isStopping ? ['stopping'] : []), ...missing];
       return { ok: failing.length === 0, failing };
     },
     async onProjectChanged(projectId, { oldKey }) {

@@ -20,7 +20,7 @@ import { answerLooks } from './actors/look.ts';
 import { startOwner } from './actors/owner.ts';
 import { startReconciler } from './actors/reconcile.ts';
 import { createSlots, type Slots } from './actors/slots.ts';
-import { startWorker } from './actors/worker.ts';
+import { startWorker, type Worker } from './actors/worker.ts';
 import { loadKeys } from './auth/key-file.ts';
 import { createSecretBox, deriveKey } from './auth/secret-box.ts';
 import { crawlRequest } from './brand/crawl-request.ts';
@@ -37,6 +37,7 @@ import { startEmbedded } from './embedded/embedded.ts';
 import { createErasure } from './erasure/erasure.ts';
 import { startFrontEnd } from './front-end.ts';
 import { createAssetRequests } from './http/asset-requests.ts';
+import { startMonitor } from './http/monitor.ts';
 import { createLoad, loadBeatMs, loadSubject } from './load.ts';
 import type { Log } from './log.ts';
 import { createMailer } from './mail/mailer.ts';
@@ -54,6 +55,17 @@ import {
   type ModelProviderParts,
   type ModelProviders,
 } from './model-providers.ts';
+import { passTraceOn, watchMail, watchVideo, watchVision } from './observe/asked-outside.ts';
+import { createObserver, type Observer } from './observe/observer.ts';
+import {
+  watchBus,
+  watchOwner,
+  watchSender,
+  watchStore,
+  watchSurvey,
+  watchWorker,
+} from './observe/sources.ts';
+import { watchAttempts, watchEffects, watchSlots, watchSteps } from './observe/work.ts';
 import { lookSubject, seenSubject } from './operator/workers.ts';
 import { startBulkRunner } from './operator-console.ts';
 import { createOutbound } from './outbound/outbound.ts';
@@ -61,6 +73,7 @@ import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts
 import { createLocalVideo } from './providers/local-video.ts';
 import { recordCycles } from './quota/history.ts';
 import { mayStillRun } from './quota/runs.ts';
+import { readinessOf } from './readiness.ts';
 import { openStore } from './store/client.ts';
 import { openTempDir } from './temp-dir.ts';
 import { createStarter } from './webhooks/dispatcher.ts';
@@ -113,6 +126,9 @@ async function open(
   opened: Opened,
   onFatal: (cause: Error) => void,
 ): Promise<number> {
+  const observer = opened(await createObserver({ ...config, log }), (one) => one.close());
+  if (!config.isDevelopment && !config.baseUrl.startsWith('https:'))
+    log.warn({}, 'BASE_URL is not https: sessions and project keys can be read on the way');
   const embedded = opened(
     await startEmbedded({
       dataDir: config.dataDir,
@@ -149,6 +165,8 @@ async function open(
     }),
     (one) => one.close(),
   );
+  watchStore(observer.registry, store);
+  watchBus(observer.registry, bus);
   const { path: tempDir } = opened(await openTempDir(join(config.dataDir, 'tmp')), (one) => one.remove());
   const storage = await openStorage(config, tempDir, opened);
   const deniedPorts = ownPorts(config, embedded);
@@ -176,7 +194,7 @@ async function open(
     log,
     store,
     bus,
-    outbound,
+    outbound: passTraceOn(outbound, observer),
     callbackKey: deriveKey(keys, 'callbacks of model providers'),
     now: systemClock.now,
   };
@@ -208,6 +226,7 @@ async function open(
   const parts: Parts = {
     config,
     log,
+    observer,
     opened,
     store,
     bus,
@@ -257,17 +276,31 @@ async function open(
     );
     startMail(parts);
     startBulkRunner(parts);
+    const { status: providerStatus } = models;
+    watchSurvey(observer.registry, { store, bus, providerStatus, now: systemClock.now });
   }
   if (config.roles.includes('scheduler')) {
     const onError = (err: unknown) => log.error({ err }, 'erasing failed');
     opened(erasure.start(systemClock, onError), (one) => one.stop());
   }
   const port = config.roles.includes('http') ? await startFrontEnd(parts) : 0;
+  if (config.metricsPort !== undefined)
+    opened(await openMonitor(parts, config.metricsPort), (one) => one.close());
   await startEffects?.();
   return port;
 }
 
 const membersNeeded = 3;
+
+function openMonitor({ config, observer, store, bus }: Parts, port: number) {
+  return startMonitor({
+    host: config.metricsHost,
+    port,
+    token: config.metricsToken,
+    render: observer.registry.render,
+    ready: (signal) => readinessOf({ store, bus }, signal),
+  });
+}
 
 /** @throws in production, when NATS could lose what it has confirmed; on one machine and in development it is said. */
 async function checkSync({ natsUrl, natsMonitorUrls, isDevelopment, isSafetyNeeded }: Config, log: Log) {
@@ -299,6 +332,7 @@ async function openStorage({ s3, storageFolder }: Config, tempDir: string, opene
 export type Parts = {
   config: Config;
   log: Log;
+  observer: Observer;
   opened: Opened;
   store: Awaited<ReturnType<typeof openStore>>;
   bus: Awaited<ReturnType<typeof openBus>>;
@@ -331,17 +365,20 @@ const hearPeersMs = 1_000;
 
 /** Owns actors at once; the answer begins to take work, last, when the other workers have been heard. */
 async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
-  const { config, log, opened, bus, store, kinds, tempDir, engine } = parts;
+  const { config, log, observer, opened, bus, store, kinds, tempDir, engine } = parts;
+  const { registry } = observer;
   const workerId = `${hostname()}-${randomBytes(6).toString('hex')}`;
   const video = opened(
     await createLocalVideo({ engine, tempDir: join(tempDir, 'clips'), poolSize: config.renderThreads }),
     (one) => one.close(),
   );
   const videoSlots = config.renderThreads + parts.models.videos.length * remoteSlots;
-  const slots = createSlots({ cpu: config.renderThreads, video: videoSlots, io: ioSlots });
+  const capacity = { cpu: config.renderThreads, video: videoSlots, io: ioSlots };
+  const slots = watchSlots(createSlots(capacity), observer);
   const purchases = opened(createPurchases(parts.modelParts), async (one) => one.stop());
-  const effects = createAssetEffects(effectDeps(parts, video, purchases));
-  const deliveries = await startDeliveries(parts, workerId);
+  const effects = watchEffects(createAssetEffects(effectDeps(parts, video, purchases)), observer);
+  const deliveries = await startDeliveries({ ...parts, onAttempt: watchAttempts(observer) }, workerId);
+  watchSender(registry, deliveries.stats);
   kinds.set(deliveries.kind.name, deliveries.kind);
   const owner = opened(
     startOwner({
@@ -353,9 +390,13 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
       clock: systemClock,
       log,
       onOwned: deliveries.onOwned,
+      ...watchSteps(observer),
     }),
     (one) => one.stop(),
   );
+  watchOwner(registry, owner);
+  let worker: Worker | undefined;
+  watchWorker(registry, slots, () => worker);
   opened(deliveries, (one) => one.stop());
   const beat = setInterval(
     () =>
@@ -387,7 +428,7 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
     await sleep(systemClock, startedAt + hearPeersMs - systemClock.monotonic());
     // What a dead worker held would else come back only when its time is over.
     if (owner.isAlone()) await bus.reclaimWork(Object.keys(effects));
-    opened(await startWorker({ effects, bus, slots, clock: systemClock, log }), (one) => one.stop());
+    worker = opened(await startWorker({ effects, bus, slots, clock: systemClock, log }), (one) => one.stop());
     log.info({ worker: workerId, partitions: owner.stats().owned }, 'worker started');
   };
 }
@@ -424,7 +465,7 @@ async function removeUnusedUploads({ store, storage }: Parts): Promise<void> {
 }
 
 /** Sends the outbox: to the mail server, or without one to the mailbox of the operator page. */
-function startMail({ config, log, opened, store }: Parts): void {
+function startMail({ config, log, observer, opened, store }: Parts): void {
   const { outbox, users, mailTokens, mailbox } = store;
   if (config.smtpUrl === undefined && !config.isDevelopment) {
     log.warn({}, 'SMTP_URL is not set: mails are kept for the operator page and reach nobody else');
@@ -433,10 +474,12 @@ function startMail({ config, log, opened, store }: Parts): void {
     outbox,
     users,
     mailTokens,
-    deliver:
+    deliver: watchMail(
       config.smtpUrl === undefined
         ? (letter) => mailbox.add({ ...letter, ts: Date.now() })
         : createSmtp(config.smtpUrl, config.mailFrom),
+      observer,
+    ),
     baseUrl: config.baseUrl,
     now: systemClock.now,
     log,
@@ -451,11 +494,11 @@ function startMail({ config, log, opened, store }: Parts): void {
 }
 
 function effectDeps(
-  { config, store, sources, engine, tempDir, models, modelParts }: Parts,
+  { config, observer, store, sources, engine, tempDir, models, modelParts }: Parts,
   video: Awaited<ReturnType<typeof createLocalVideo>>,
   purchases: Purchases,
 ): EffectDeps {
-  const videos = [video, ...models.videos];
+  const videos = [video, ...models.videos].map((one) => watchVideo(one, observer));
   return {
     now: systemClock.now,
     ...sources,
@@ -465,7 +508,7 @@ function effectDeps(
       const user = project && (await store.quota.find(project.userId));
       return project && user ? mayStillRun(user, project, run, systemClock.now()) : false;
     },
-    vision: models.vision,
+    vision: watchVision(models.vision, observer),
     videosFor: createVideoChoice(modelParts, videos),
     videoNamed: (name) => videos.find((one) => one.name === name),
     purchases,
@@ -490,8 +533,15 @@ function ownPorts(
   config: Config,
   embedded: { mongodbUrl: string | undefined; natsUrl: string | undefined },
 ): number[] {
-  const urls = [config.mongodbUrl, config.natsUrl, embedded.mongodbUrl, embedded.natsUrl];
-  return urls
+  const urls = [
+    config.mongodbUrl,
+    config.natsUrl,
+    embedded.mongodbUrl,
+    embedded.natsUrl,
+    config.tracing?.url,
+  ];
+  const ports = urls
     .filter((url) => url !== undefined)
     .flatMap((url) => [...url.matchAll(/:(\d{2,5})(?=[/,?]|$)/g)].map(([, port]) => Number(port)));
+  return [...ports, ...(config.metricsPort ? [config.metricsPort] : [])];
 }

@@ -25,6 +25,8 @@ export type BatchPorts = {
   now(): number;
   /** Called for each stored document with its timers, so that near ones are set at once. */
   onTimers(kind: string, document: ActorDocument): void;
+  /** Told of each step of the batch, once all of them are stored and published. */
+  onStepped?(kind: string, before: ActorDocument, next: ActorDocument): void;
   /** Called for a command that its machine threw at: it is passed over, or it would block its partition. */
   onRefused(command: Command, cause: unknown): void;
 };
@@ -54,6 +56,7 @@ export async function processBatch(
   raiseBounds(commands, memory);
   const writes = new Map<string, ActorWrite & { kind: string }>();
   const outbox: Entry[] = [];
+  const steps: { kind: string; before: ActorDocument; next: ActorDocument }[] = [];
 
   for (const command of commands) {
     const kind = ports.kinds.get(command.kind);
@@ -70,6 +73,7 @@ export async function processBatch(
     });
     if (applied.outcome === 'stepped') {
       noteTs(command, memory, applied.facts);
+      steps.push({ kind: kind.name, before: document, next: applied.next });
       memory.documents.delete(documentKey(command));
       memory.documents.set(documentKey(command), applied.next);
       addWrite(writes, documentKey(command), {
@@ -85,6 +89,7 @@ export async function processBatch(
   const messages = toMessages(outbox, ports.subjects);
   if (messages.length > 0) await ports.publishAll(messages);
   tellStored(writes, ports);
+  for (const { kind, before, next } of steps) ports.onStepped?.(kind, before, next);
   boundMap(memory.documents, maxDocuments);
   boundMap(memory.lastTs, maxProjects);
   return { steps: outbox.length, published: messages.length };

@@ -7,7 +7,7 @@
 import { runtime } from '../../schemas/limits.ts';
 import type { Bus, Command, CommandReader, Log } from '../bus/bus.ts';
 import type { PartitionRecord, PartitionStore } from '../store/partitions.ts';
-import { type BatchMemory, FencedError, processBatch } from './batch.ts';
+import { type BatchMemory, type BatchPorts, FencedError, processBatch } from './batch.ts';
 import { type Clock, every, sleep } from './clock.ts';
 import type { ActorKind } from './kind.ts';
 import { type Ownership, startOwnership } from './ownership.ts';
@@ -34,13 +34,28 @@ export type OwnerPorts = {
   log: Log;
   /** The partitions that are ours from now on, once what the owner before has left behind is applied. */
   onOwned?(partitions: number[]): void;
+  onBatch?(batch: BatchReport): void;
+  onStepped?: BatchPorts['onStepped'];
 };
 
 export type OwnerStats = { steps: number; batches: number; owned: number; queued: number; failures: number };
 
+/** A group of commands that was committed. */
+export type BatchReport = {
+  commands: number;
+  steps: number;
+  published: number;
+  ms: number;
+  /** When each command had arrived, on the monotonic clock, and when all were committed. */
+  arrivedAt: readonly number[];
+  committedAt: number;
+};
+
 export type Owner = { stats(): OwnerStats; isAlone(): boolean; stop(): Promise<void> };
 
 const flushMs = 250;
+/** Of a batch, the requests that its line in the log names. */
+const maxIdsLogged = 16;
 const liftMs = 2_000;
 const maxBackoffMs = 2_000;
 /** Commands applied beyond the stored position: a fraction of what the next owner takes as its first batch. */
@@ -59,12 +74,16 @@ export function startOwner({
   clock,
   log,
   onOwned = () => undefined,
+  onBatch = () => undefined,
+  onStepped,
 }: OwnerPorts): Owner {
   const positions = createPositions();
   const stats = { steps: 0, batches: 0, failures: 0 };
   const stopping = new AbortController();
   let memory = emptyMemory();
   let queue: Command[] = [];
+  /** When each command of the queue arrived. */
+  let arrivals: number[] = [];
   let reader: CommandReader | undefined;
   let hasPaused = false;
   /**
@@ -92,6 +111,7 @@ export function startOwner({
   const forget = () => {
     generation += 1;
     queue = [];
+    arrivals = [];
     memory = emptyMemory();
     lastRead = 0;
     hasPaused = false;
@@ -131,7 +151,10 @@ export function startOwner({
   };
 
   const take = (command: Command): boolean => {
-    if (positions.isNew(command.partition, command.seq)) queue.push(command);
+    if (positions.isNew(command.partition, command.seq)) {
+      queue.push(command);
+      arrivals.push(clock.monotonic());
+    }
     lastRead = command.seq;
     hasPaused = queue.length >= runtime.maxQueued;
     if (command.pending === 0 || hasPaused) isCaughtUp = true;
@@ -152,17 +175,25 @@ export function startOwner({
   const commit = async (): Promise<void> => {
     const batch = queue.slice(0, isFirstBatch ? runtime.maxQueued : runtime.maxBatch);
     const mine = generation;
-    const { steps } = await processBatch(batch, memory, {
+    const begunAt = clock.monotonic();
+    const requestIds = new Set<string>();
+    const { steps, published } = await processBatch(batch, memory, {
       kinds,
       publishAll: bus.publishAll,
       subjects: bus.subjects,
       now: clock.now,
       onTimers: timers.arm,
+      onStepped(kind, before, next) {
+        const requestId = kinds.get(kind)?.workFields(next.machine).requestId;
+        if (requestId !== undefined && requestIds.size < maxIdsLogged) requestIds.add(requestId);
+        onStepped?.(kind, before, next);
+      },
       onRefused: ({ kind, id, seq, message: { type } }, err) =>
         log.error({ err, kind, id, seq, type }, 'actors: command refused by its machine, passed over'),
     });
     if (mine !== generation) return;
     queue.splice(0, batch.length);
+    report({ commands: batch.length, steps, published }, begunAt, requestIds);
     for (const { partition, seq } of batch)
       positions.advance(partition, seq, memory.boundTs.get(partition) ?? 0);
     stats.steps += steps;
@@ -175,6 +206,20 @@ export function startOwner({
       hasPaused = false;
       reader?.resume();
     }
+  };
+
+  const report = (
+    counts: { commands: number; steps: number; published: number },
+    begunAt: number,
+    requestIds: ReadonlySet<string>,
+  ): void => {
+    const arrivedAt = arrivals.splice(0, counts.commands);
+    const committedAt = clock.monotonic();
+    const ms = committedAt - begunAt;
+    onBatch({ ...counts, ms, arrivedAt, committedAt });
+    if (counts.steps === 0) return;
+    const waitedMs = Math.round(committedAt - (arrivedAt[0] ?? committedAt));
+    log.info({ ...counts, ms: Math.round(ms), waitedMs, requestIds: [...requestIds] }, 'transitions');
   };
 
   const hasBatch = () => queue.length > 0 && isCaughtUp && !isHeld;

@@ -126,11 +126,15 @@ export async function openBus({
   /** Work up to these sequences was given out by a consumer of before, by effect. */
   const givenOut = new Map<string, number>();
   const reconnects = new Set<() => void>();
-  void reportStatus(connection, log, reconnects);
+  const lost = { count: 0 };
+  void reportStatus(connection, log, reconnects, lost);
 
   return {
     subjects,
     connected: () => !connection.isClosed() && connectedNow(connection),
+
+    /** What is on its way to be stored, and how often the connection was lost. */
+    stats: () => ({ ...publisher.stats(), losses: lost.count }),
 
     /** Stores one message. @throws when the server did not confirm it in time: it may be stored all the same. */
     publish: publisher.publish,
@@ -342,9 +346,13 @@ async function reportStatus(
   connection: NatsConnection,
   log: Log,
   reconnects: ReadonlySet<() => void>,
+  lost: { count: number },
 ): Promise<void> {
   for await (const { type } of connection.status()) {
-    if (type === 'disconnect') log.warn({}, 'message bus lost, reconnecting');
+    if (type === 'disconnect') {
+      lost.count += 1;
+      log.warn({}, 'message bus lost, reconnecting');
+    }
     if (type !== 'reconnect') continue;
     log.info({}, 'message bus is back');
     for (const call of reconnects) call();

@@ -45,6 +45,7 @@ export function createPublisher(
   const pending = new Map<number, Pending>();
   let waiting: { message: Outgoing; settle: Settle }[] = [];
   let last = 0;
+  const counts = { stored: 0, failed: 0, repeated: 0 };
   let timer: NodeJS.Timeout | undefined;
 
   const hear = (error: NatsError | null, message: Msg): void => {
@@ -129,8 +130,15 @@ export function createPublisher(
       const since = performance.now();
       for (let tries = 0; ; tries += 1) {
         const { failure, stored } = await sendOne(message);
-        if (!failure) return stored;
-        if (!(await mayTryAgain(failure, since, tries))) throw failure;
+        if (!failure) {
+          counts.stored += 1;
+          return stored;
+        }
+        if (!(await mayTryAgain(failure, since, tries))) {
+          counts.failed += 1;
+          throw failure;
+        }
+        counts.repeated += 1;
       }
     },
 
@@ -140,12 +148,23 @@ export function createPublisher(
       let rest = messages;
       for (let tries = 0; rest.length > 0; tries += 1) {
         const failed = await sendAll(rest);
-        if (!failed) return;
-        if (!(await mayTryAgain(failed.failure, since, tries))) throw failed.failure;
+        if (!failed) {
+          counts.stored += rest.length;
+          return;
+        }
+        counts.stored += failed.first;
+        if (!(await mayTryAgain(failed.failure, since, tries))) {
+          counts.failed += rest.length - failed.first;
+          throw failed.failure;
+        }
+        counts.repeated += rest.length - failed.first;
         // All that follow it too: those that were stored are known by their ids.
         rest = rest.slice(failed.first);
       }
     },
+
+    /** Messages that were sent or are to be and not confirmed yet; totals of those that were, or were not in time. */
+    stats: () => ({ pending: pending.size + waiting.length, ...counts }),
 
     /** Nothing more is waited for. */
     stop(): void {

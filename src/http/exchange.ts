@@ -6,6 +6,7 @@
 import type { HttpResponse } from 'uWebSockets.js';
 import { STATUS_CODES } from 'node:http';
 import { apiErrorCode } from '../../schemas/errors.ts';
+import type { HttpMeter, RouteMeter } from '../metrics/http-meter.ts';
 import type { LeaveSignal } from '../sse/run-ends.ts';
 import type { Head } from './head.ts';
 
@@ -34,6 +35,10 @@ export type Exchange = {
   readonly isStopping: boolean;
   /** Address of the pages on error codes, with a slash at its end. */
   readonly errorDocs: string;
+  /** What is counted of its route. */
+  readonly meter: RouteMeter;
+  /** An answer with an error is counted. */
+  refused(code: string): void;
   /** Calls back when the client goes away. To be used instead of `res.onAborted`, which knows one listener. */
   onAborted(listener: () => void): void;
   /** The answer is complete: to be called once, right after the response was ended. Writes the log line. */
@@ -52,6 +57,7 @@ export const clientGone = 499;
 export type ExchangeHost = {
   isStopping: boolean;
   readonly errorDocs: string;
+  readonly meter: HttpMeter;
   finished(exchange: OpenExchange, status: number, fields: LogFields): void;
 };
 
@@ -66,6 +72,7 @@ export class OpenExchange implements Exchange, LeaveSignal {
   /** For the log. */
   readonly method: string;
   readonly path: string;
+  readonly meter: RouteMeter;
   readonly startedAt = performance.now();
   isOpen = true;
   isInHandler = true;
@@ -75,13 +82,21 @@ export class OpenExchange implements Exchange, LeaveSignal {
   private listeners: Set<() => void> | undefined;
   private control: AbortController | undefined;
 
-  constructor(res: HttpResponse, head: Head, method: string, path: string, host: ExchangeHost) {
+  constructor(
+    res: HttpResponse,
+    head: Head,
+    method: string,
+    path: string,
+    host: ExchangeHost,
+    meter: RouteMeter,
+  ) {
     this.res = res;
     this.head = head;
     this.requestId = head.requestId;
     this.method = method;
     this.path = path;
     this.host = host;
+    this.meter = meter;
   }
 
   /**
@@ -99,6 +114,10 @@ export class OpenExchange implements Exchange, LeaveSignal {
 
   get errorDocs(): string {
     return this.host.errorDocs;
+  }
+
+  refused(code: string): void {
+    this.host.meter.refused(code);
   }
 
   /** Made when it is first asked for: most requests never do. */
@@ -198,11 +217,15 @@ const jsonBlock =
 export function answerJson(exchange: Exchange, answer: Answer, options: AnswerOptions = {}): void {
   if (!exchange.isOpen) return;
   const { status, body } = answer;
-  const text = body === undefined ? undefined : textOf(status, body, exchange.errorDocs);
+  const { text, code } = body === undefined ? noText : textOf(status, body, exchange.errorDocs);
+  if (code !== undefined) exchange.refused(code);
   if (exchange.isInHandler) writeJson(exchange, answer, text, options);
   else exchange.res.cork(() => writeJson(exchange, answer, text, options));
   exchange.done(status, options.fields);
 }
+
+type Text = { text: string | undefined; code: string | undefined };
+const noText: Text = { text: undefined, code: undefined };
 
 type AnswerOptions = { isHead?: boolean; close?: boolean; fields?: LogFields };
 
@@ -256,6 +279,7 @@ export class FixedAnswer {
   private readonly body: unknown;
   private readonly block: string;
   private text = '';
+  private code: string | undefined = undefined;
   private docs: string | undefined = undefined;
 
   constructor(status: number, body: unknown, headers: HeaderSet) {
@@ -269,8 +293,11 @@ export class FixedAnswer {
     if (!exchange.isOpen) return;
     if (this.docs !== exchange.errorDocs) {
       this.docs = exchange.errorDocs;
-      this.text = textOf(this.status, this.body, exchange.errorDocs);
+      const { text, code } = textOf(this.status, this.body, exchange.errorDocs);
+      this.text = text;
+      this.code = code;
     }
+    if (this.code !== undefined) exchange.refused(this.code);
     if (exchange.isInHandler) this.write(exchange);
     else exchange.res.cork(() => this.write(exchange));
     exchange.done(this.status);
@@ -283,15 +310,19 @@ export class FixedAnswer {
 }
 
 /** A body as it is sent: errors name their code and the page on it (decisions 9). */
-function textOf(status: number, body: unknown, errorDocs: string): string {
+function textOf(
+  status: number,
+  body: unknown,
+  errorDocs: string,
+): { text: string; code: string | undefined } {
   const text = JSON.stringify(body);
-  if (status < 400) return text;
+  if (status < 400) return { text, code: undefined };
   const { error, code: own, docs_url } = body as { error?: unknown; code?: string; docs_url?: string };
   const code = typeof error === 'string' ? (own ?? apiErrorCode(status, error)) : undefined;
-  if (code === undefined || docs_url !== undefined) return text;
+  if (code === undefined || docs_url !== undefined) return { text, code };
   // Put together as text: to copy the body first would cost ten times as much, and refusals come in floods.
   const more = own === undefined ? `,"code":"${code}"` : '';
-  return `${text.slice(0, -1)}${more},"docs_url":"${errorDocs}${code}"}`;
+  return { text: `${text.slice(0, -1)}${more},"docs_url":"${errorDocs}${code}"}`, code };
 }
 
 /** Ends an answer without a body: with a length of 0, but where HTTP allows none (204, 304). */

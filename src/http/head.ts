@@ -29,6 +29,7 @@ export class Head {
   ifRange = '';
   ifNoneMatch = '';
   ifModifiedSince = '';
+  traceparent = '';
   /** undefined when absent. */
   idempotencyKey: string | undefined = undefined;
   /** Announced length of the body in bytes; undefined when it comes in chunks, 0 without one. */
@@ -145,6 +146,9 @@ function readField(name: string, value: string): void {
       break;
     case 'if-none-match':
       head.ifNoneMatch = joined(head.ifNoneMatch, value, ', ');
+      break;
+    case 'traceparent':
+      head.traceparent ||= value;
       break;
     case 'sec-fetch-site':
       head.secFetchSite = value;

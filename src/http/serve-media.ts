@@ -22,6 +22,9 @@ export type MediaAnswer = {
 export type MediaServer = ReturnType<typeof createMediaServer>;
 
 export function createMediaServer(files: MediaFiles, pace: Pace) {
+  /** Where the first bytes of answers came from. */
+  const stats = { fromMemory: 0, fromStorage: 0 };
+
   /**
    * At once when the bytes are in memory. @throws what storage throws before the first byte; afterwards a failure
    * cuts the answer off.
@@ -35,7 +38,10 @@ export function createMediaServer(files: MediaFiles, pace: Pace) {
     file.uses += 1;
     const range = part.status === 206 ? part : { start: 0, end: file.total - 1 };
     const start = files.startOfPiece(file, range.start);
-    return after(files.pieceOf(file, start), (piece) => {
+    const first = files.pieceOf(file, start);
+    if (first instanceof Promise) stats.fromStorage += 1;
+    else stats.fromMemory += 1;
+    return after(first, (piece) => {
       if (!exchange.isOpen) return;
       if (!piece) answerGone(answer);
       else if (exchange.isInHandler) begin(answer, part, range, piece, start);
@@ -50,17 +56,18 @@ export function createMediaServer(files: MediaFiles, pace: Pace) {
     const total = end - start + 1;
     const [isTaken, isDone] = exchange.res.tryEnd(piece.subarray(start - at, end + 1 - at), total);
     if (isDone) {
+      exchange.meter.mediaBytes += total;
       exchange.done(part.status);
       return;
     }
     const sending = new Sending(exchange, file, start, end, part.status, files, pace);
     pace.watch(sending);
-    exchange.onAborted(() => pace.leave(sending));
+    exchange.onAborted(() => sending.leave());
     exchange.res.onWritable(() => sending.goOn());
     if (isTaken) sending.goOn();
   };
 
-  return { serve };
+  return { serve, stats };
 }
 
 type Range = { start: number; end: number };
@@ -78,6 +85,7 @@ class Sending {
   private readonly files: MediaFiles;
   private readonly pace: Pace;
   private isReading = false;
+  private sentBytes = 0;
 
   constructor(
     exchange: Exchange,
@@ -131,17 +139,25 @@ class Sending {
     res.cork(() => {
       [isTaken, isDone] = res.tryEnd(piece.subarray(at - pieceStart, end + 1 - pieceStart), end - start + 1);
     });
+    this.sentBytes = isDone ? end - start + 1 : at - start;
     if (isDone) {
-      this.pace.leave(this);
+      this.leave();
       exchange.done(this.status);
     }
     return isTaken;
   }
 
+  /** Nothing more is sent, to whomever has all of it or has gone. */
+  leave(): void {
+    this.exchange.meter.mediaBytes += this.sentBytes;
+    this.sentBytes = 0;
+    this.pace.leave(this);
+  }
+
   /** The length is out: only a cut tells the client that this is not all. */
   private cut(cause: unknown): void {
-    const { exchange, pace, status } = this;
-    pace.leave(this);
+    const { exchange, status } = this;
+    this.leave();
     if (!exchange.isOpen) return;
     exchange.done(status, { err: cause });
     exchange.res.close();

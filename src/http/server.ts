@@ -14,6 +14,7 @@ import { http as limits } from '../../schemas/limits.ts';
 import { BusyError } from '../auth/passwords.ts';
 import type { Session } from '../auth/sessions.ts';
 import { StorageError } from '../media/storage.ts';
+import { HttpMeter, type RouteMeter } from '../metrics/http-meter.ts';
 import type { Turn } from '../quota/rate-limit.ts';
 import { isStoreOutage } from '../store/client.ts';
 import { addressOf } from './address.ts';
@@ -51,7 +52,14 @@ export type ServerOptions = {
    * a request is on its way is an error to its client. 0 where no other process would take them.
    */
   drainMs?: number;
+  /** Counts requests; made here when absent. */
+  meter?: HttpMeter;
+  /** Told of every finished request. */
+  onFinished?: OnFinished;
 };
+
+/** `status` as in the log; `ms` is how long it took. */
+export type OnFinished = (exchange: OpenExchange, status: number, ms: number) => void;
 
 export type Server = {
   port: number;
@@ -63,11 +71,13 @@ export type Server = {
 export async function startServer(options: ServerOptions): Promise<Server> {
   checkBinary(uws, process.versions.modules);
   const { services, routes, host, port, sharePort = false, bodyTimes = limits, drainMs = 0 } = options;
+  const { meter = new HttpMeter(), onFinished } = options;
   const app = uws.App();
-  const running = createRunning(services);
+  const running = createRunning(services, meter, onFinished);
   const context: Context = {
     services,
     running,
+    meter,
     bodyTimes,
     warnForwarded: createForwardedWarning(services),
   };
@@ -103,6 +113,7 @@ type App = ReturnType<typeof uws.App>;
 type Context = {
   services: Services;
   running: Running;
+  meter: HttpMeter;
   bodyTimes: BodyTimes;
   warnForwarded(forwardedFor: string): void;
 };
@@ -119,11 +130,15 @@ const methodNames = {
 function register(app: App, route: AnyRoute, context: Context): void {
   const pattern = toPattern(route.path);
   if (route.kind === 'raw') {
-    app[methodNames[route.method]](pattern, (res, req) => handleRaw(route, res, req, context));
+    const meter = context.meter.route(route.method, route.path);
+    app[methodNames[route.method]](pattern, (res, req) => handleRaw(route, res, req, context, meter));
     return;
   }
-  app[methodNames[route.method]](pattern, (res, req) => handleJson(route, res, req, context, false));
-  if (route.method === 'get') app.head(pattern, (res, req) => handleJson(route, res, req, context, true));
+  const meter = context.meter.route(route.method, route.path);
+  app[methodNames[route.method]](pattern, (res, req) => handleJson(route, res, req, context, meter));
+  if (route.method !== 'get') return;
+  const headMeter = context.meter.route('head', route.path);
+  app.head(pattern, (res, req) => handleJson(route, res, req, context, headMeter, true));
 }
 
 /** Known paths with another method, and everything else. */
@@ -155,17 +170,29 @@ function toPattern(path: string): string {
 
 function handleRest(res: HttpResponse, req: HttpRequest, context: Context, answer: Answer): void {
   const head = readHead(req);
-  const exchange = context.running.open(res, head, 'none', req.getMethod());
+  const exchange = context.running.open(
+    res,
+    head,
+    'none',
+    req.getMethod(),
+    context.meter.route('any', 'none'),
+  );
   const isHead = req.getMethod() === 'head';
   const isOptions = req.getMethod() === 'options' && answer.status === 405;
   if (head.fault) refuse(exchange, head.fault, isHead);
   else answerJson(exchange, isOptions ? { status: 204, headers: answer.headers ?? {} } : answer, { isHead });
 }
 
-function handleRaw(route: RawRoute, res: HttpResponse, req: HttpRequest, context: Context): void {
+function handleRaw(
+  route: RawRoute,
+  res: HttpResponse,
+  req: HttpRequest,
+  context: Context,
+  meter: RouteMeter,
+): void {
   const head = readHead(req);
   head.isHead = route.method === 'head';
-  const exchange = context.running.open(res, head, route.path, route.method);
+  const exchange = context.running.open(res, head, route.path, route.method, meter);
   if (head.fault) {
     refuse(exchange, head.fault, route.method === 'head');
     return;
@@ -199,10 +226,11 @@ function handleJson(
   res: HttpResponse,
   req: HttpRequest,
   context: Context,
-  isHead: boolean,
+  meter: RouteMeter,
+  isHead = false,
 ): void {
   const head = readHead(req);
-  const exchange = context.running.open(res, head, route.path, isHead ? 'head' : route.method);
+  const exchange = context.running.open(res, head, route.path, isHead ? 'head' : route.method, meter);
   if (head.fault) {
     refuse(exchange, head.fault, isHead);
     return;
@@ -555,16 +583,21 @@ function toSeconds(ms: number): string {
 type Running = ReturnType<typeof createRunning>;
 
 /** The requests that are being answered, and the log line of each. */
-function createRunning({ log, config }: Services) {
+function createRunning({ log, config }: Services, meter: HttpMeter, onFinished: OnFinished | undefined) {
   let count = 0;
   let idle: (() => void) | undefined;
   const host: ExchangeHost = {
     isStopping: false,
     errorDocs: `${config.baseUrl}/docs/errors/`,
-    finished: ({ requestId, method, path, startedAt }, status, { userId, err }) => {
+    meter,
+    finished: (exchange, status, { userId, err }) => {
+      const { requestId, method, path, startedAt } = exchange;
       count -= 1;
+      meter.running = count;
       if (count === 0) idle?.();
       const ms = Math.round((performance.now() - startedAt) * 100) / 100;
+      exchange.meter.finished(status, ms);
+      if (onFinished) onFinished(exchange, status, ms);
       const line = { requestId, method, route: path, status, ms, userId };
       if (log.request && err === undefined && status < 500) log.request(line);
       else if (status < 500) log.info({ ...line, err }, 'request');
@@ -573,9 +606,10 @@ function createRunning({ log, config }: Services) {
   };
 
   return {
-    open(res: HttpResponse, head: Head, path: string, method: string): OpenExchange {
+    open(res: HttpResponse, head: Head, path: string, method: string, routeMeter: RouteMeter): OpenExchange {
       count += 1;
-      return new OpenExchange(res, head, method, path, host);
+      meter.running = count;
+      return new OpenExchange(res, head, method, path, host, routeMeter);
     },
 
     /** Resolves when nothing runs any more, or the time is up. */

@@ -20,7 +20,7 @@ import { addListener, groupOf, listenersOf, removeListener, type Topic, type Top
 import { createTopics } from './topics.ts';
 import { createWheel } from './wheel.ts';
 
-export type HubPorts = TopicPorts &
+export type HubPorts = Omit<TopicPorts, 'tally'> &
   ReplayPorts &
   RunEndsPorts & {
     isConnected(): boolean;
@@ -61,6 +61,9 @@ export type HubStats = {
   deliveries: number;
   replayed: number;
   endedSlow: number;
+  /** Events that were joined to one before them in a single write; streams ever opened. */
+  joined: number;
+  opened: number;
 };
 
 export type Hub = ReturnType<typeof createHub>;
@@ -84,10 +87,13 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
   const ends = createRecentEnds(clock);
   let streams = 0;
   let endedSlow = 0;
+  let opened = 0;
+  const tally = { joined: 0 };
 
   const topics = createTopics(
     {
       ...ports,
+      tally,
       stopping: stopping.signal,
       onNew: flusher.schedule,
       onLost(topic, cause) {
@@ -201,6 +207,7 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
       slot: -1,
     };
     streams += 1;
+    opened += 1;
     addListener(listener);
     wheel.put(listener, Math.min(heartbeatMs, listener.endAt - now));
     stream.client.onGone = () => forget(listener);
@@ -285,6 +292,8 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
         deliveries: flusher.writes,
         replayed: catchUp.replayed,
         endedSlow,
+        joined: tally.joined,
+        opened,
       };
     },
 

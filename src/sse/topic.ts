@@ -30,6 +30,8 @@ export type Topic = {
   /** What is read of what is stored, by asset, `*` for all: see stored.ts. */
   pages: Map<string, Page>;
   documents: Map<string, DocumentRead>;
+  /** Shared by all topics of a hub. */
+  readonly tally: Tally;
   /** What is being given to the live listeners just now. */
   batch: Batch | undefined;
   /** Groups of listeners by what they are shown; among them those of the whole project, and of single assets. */
@@ -38,6 +40,9 @@ export type Topic = {
   byAsset: Map<string, Set<Group>>;
   stop(): void;
 };
+
+/** Events that were joined to one before them in a single write. */
+export type Tally = { joined: number };
 
 /** Frames on their way to the live listeners, some listeners at a time. */
 type Batch = {
@@ -50,14 +55,16 @@ type Batch = {
   groups: Group[];
   /** How many of its listeners are left. */
   left: number;
-  /** What it is shown of the batch. */
+  /** What it is shown of the batch, and how many events that is. */
   bytes: Buffer | undefined;
+  shown: number;
 };
 
 export type TopicPorts = {
   onFacts(projectId: string, onFact: (fact: unknown) => void): { stop(): void };
   /** Waits until the server has seen everything sent so far. */
   flush(): Promise<void>;
+  tally: Tally;
 };
 
 /** Wall clocks of owners and of this process agree within this time, in ms. */
@@ -90,6 +97,7 @@ export function openTopic(
     held: undefined,
     pages: new Map(),
     documents: new Map(),
+    tally: ports.tally,
     batch: undefined,
     groups: new Map(),
     all: new Set(),
@@ -188,6 +196,7 @@ function takeBatch(topic: Topic): Batch {
     groups,
     left: 0,
     bytes: undefined,
+    shown: 0,
   };
   beginGroup(batch);
   return batch;
@@ -196,7 +205,9 @@ function takeBatch(topic: Topic): Batch {
 function beginGroup(batch: Batch): void {
   const group = batch.groups.at(-1);
   batch.left = group?.listeners.length ?? 0;
-  batch.bytes = group && join(bytesOf(batch.frames.filter((frame) => wants(group.filter, frame))));
+  const frames = group ? batch.frames.filter((frame) => wants(group.filter, frame)) : [];
+  batch.shown = frames.length;
+  batch.bytes = join(bytesOf(frames));
 }
 
 const bytesOf = (frames: readonly Frame[]): Buffer[] => frames.map(({ bytes }) => bytes);
@@ -225,6 +236,7 @@ function deliver(listener: Listener, batch: Batch, now: number): number {
   listener.next = batch.end;
   if (bytes === undefined) return 0;
   listener.afterTs = batch.lastTs;
+  if (isWhole) listener.group.topic.tally.joined += batch.shown - 1;
   send(listener, bytes, now);
   return 1;
 }

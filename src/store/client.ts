@@ -33,10 +33,12 @@ import { createIdentityStore } from './identities.ts';
 import { createMailOutbox } from './mail-outbox.ts';
 import { createMailTokenStore } from './mail-tokens.ts';
 import { createMailboxStore } from './mailbox.ts';
+import { createMeasures } from './measures.ts';
 import { createModelProviderStore } from './model-providers.ts';
 import { createOperatorChanges } from './operator-changes.ts';
 import { createOperatorViews } from './operator-views.ts';
 import { createPartitionStore } from './partitions.ts';
+import { type PoolStats, watchPool } from './pool.ts';
 import { createPredictionStore } from './predictions.ts';
 import { createProjectStore } from './projects.ts';
 import { createQuotaStore } from './quota.ts';
@@ -58,6 +60,8 @@ export type StoreLog = {
 export type Store = ReturnType<typeof createParts> & {
   /** @throws when the store does not answer. */
   ping(signal: AbortSignal): Promise<void>;
+  /** Its connections. */
+  pool(): PoolStats;
   close(): Promise<void>;
 };
 
@@ -97,14 +101,15 @@ export async function openStore(
       connectTimeoutMS: waitMs,
       socketTimeoutMS: answerMs,
     });
+    const pool = watchPool(client);
     try {
-      return await client.connect();
+      return { client: await client.connect(), pool };
     } catch (cause) {
       await client.close();
       throw cause;
     }
   };
-  const client = await pRetry(connect, {
+  const { client, pool } = await pRetry(connect, {
     retries: 30,
     minTimeout: 100,
     maxTimeout: 2_000,
@@ -132,6 +137,7 @@ export async function openStore(
       });
       await Promise.race([db.command({ ping: 1 }), aborted]);
     },
+    pool,
     close: () => client.close(),
   };
 }
@@ -232,6 +238,7 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     predictions: createPredictionStore(db),
     modelProviders: createModelProviderStore(db),
     secrets: createSecretStore(db, box),
+    measures: createMeasures(db),
     accounts: createAccountStore(client, { users, projects, sessions, tokens, mailTokens, outbox }),
     erasedAccounts: createErasedAccounts(db, client, projects),
   };

@@ -303,6 +303,10 @@ const own: Record<string, Record<number, Way>> = {
       }),
     404: nothing,
   },
+  'get /metrics': {
+    200: () => get('/metrics'),
+    401: () => get('/metrics', { headers: behindProxy }),
+  },
   'get /media/{asset}/{file}': { ...file(pathOf(ready.mp4_url)), 404: nothing },
   'get /v1/{key}/events/{asset}': {
     200: () => get(`/v1/${key}/events/${ready.asset_id}`),
