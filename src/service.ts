@@ -145,6 +145,7 @@ async function open(
       log,
       box,
       minMembers: config.isSafetyNeeded ? membersNeeded : 1,
+      access: 'upgrade',
     }),
     (one) => one.close(),
   );

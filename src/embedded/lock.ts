@@ -10,9 +10,14 @@ import { isRunning, nameProcess, ProcessName } from './processes.ts';
 
 const maxTries = 5;
 
+/** Another process uses the folder. */
+export class LockedError extends Error {
+  override readonly name = 'LockedError';
+}
+
 /**
  * Locks a folder, which is made when absent. Answers what releases it.
- * @throws {Error} naming holder and folder when a running process holds it
+ * @throws {LockedError} naming holder and folder when a running process holds it
  */
 export function lockFolder(folder: string): () => void {
   mkdirSync(folder, { recursive: true });
@@ -23,7 +28,7 @@ export function lockFolder(folder: string): () => void {
     const found = readText(file);
     const holder = found === undefined ? undefined : parseHolder(found);
     if (holder !== undefined && isRunning(holder)) {
-      throw new Error(
+      throw new LockedError(
         `${folder} is in use by process ${holder.pid}: stop it, or give this one another DATA_DIR`,
       );
     }

@@ -62,3 +62,8 @@ function readPorts(folder: string): z.infer<typeof Ports> | undefined {
   if (file === undefined || !existsSync(join(folder, file))) return undefined;
   return Ports.parse(JSON.parse(readFileSync(join(folder, file), 'utf8')));
 }
+
+/** Address of the nats-server that runs on a folder, for tools beside the service. Undefined when none does. */
+export function keptNatsUrl(folder: string): string | undefined {
+  return existsSync(folder) ? readPorts(folder)?.nats[0] : undefined;
+}

@@ -6,6 +6,7 @@
  */
 import {
   type Db,
+  type IndexDescription,
   MongoClient,
   MongoDriverError,
   MongoNetworkError,
@@ -27,6 +28,7 @@ import { createCrawlQuotaStore } from './crawl-quota.ts';
 import { createCrawlStore } from './crawls.ts';
 import { createDeepCrawlStore } from './deep-crawls.ts';
 import { createDeliveryStore } from './deliveries.ts';
+import { createDumpStore } from './dump.ts';
 import { createErasedAccounts } from './erased-accounts.ts';
 import { createIdempotencyStore } from './idempotency.ts';
 import { createIdentityStore } from './identities.ts';
@@ -34,6 +36,7 @@ import { createMailOutbox } from './mail-outbox.ts';
 import { createMailTokenStore } from './mail-tokens.ts';
 import { createMailboxStore } from './mailbox.ts';
 import { createMeasures } from './measures.ts';
+import { createMigrations } from './migrations.ts';
 import { createModelProviderStore } from './model-providers.ts';
 import { createOperatorChanges } from './operator-changes.ts';
 import { createOperatorViews } from './operator-views.ts';
@@ -42,6 +45,7 @@ import { type PoolStats, watchPool } from './pool.ts';
 import { createPredictionStore } from './predictions.ts';
 import { createProjectStore } from './projects.ts';
 import { createQuotaStore } from './quota.ts';
+import { createReferenceStore } from './references.ts';
 import { noBox, type SecretBox } from './sealed.ts';
 import { createSecretStore } from './secrets.ts';
 import { createSessionStore } from './sessions.ts';
@@ -77,6 +81,8 @@ const maxConnections = 50;
  *
  * @param box seals secrets; without one the store does everything but them
  * @param minMembers data-bearing members that the replica set must have
+ * @param access `upgrade` also brings the data to this build's version; `restore` takes a database that is being
+ *   filled from a backup, which everybody else is refused
  * @throws when the server is not to be had in time, or the signal's reason.
  */
 export async function openStore(
@@ -87,7 +93,14 @@ export async function openStore(
     signal,
     box = noBox,
     minMembers = 1,
-  }: { log: StoreLog; signal?: AbortSignal; box?: SecretBox; minMembers?: number },
+    access = 'use',
+  }: {
+    log: StoreLog;
+    signal?: AbortSignal;
+    box?: SecretBox;
+    minMembers?: number;
+    access?: 'use' | 'upgrade' | 'restore';
+  },
 ): Promise<Store> {
   const connect = async () => {
     const client = new MongoClient(url, {
@@ -123,6 +136,10 @@ export async function openStore(
   const parts = createParts(db, client, box);
   try {
     checkReplicaSet(await db.command({ hello: 1 }), minMembers);
+    if (access !== 'restore') await parts.migrations.check();
+    // Before the indexes: a step may have to put in order what they could not be made over.
+    for (const name of access === 'upgrade' ? await parts.migrations.run() : [])
+      log.info({ step: name }, 'the data is migrated');
     await ensureIndexes(Object.values(parts));
   } catch (cause) {
     await client.close();
@@ -241,7 +258,28 @@ function createParts(db: Db, client: MongoClient, box: SecretBox) {
     measures: createMeasures(db),
     accounts: createAccountStore(client, { users, projects, sessions, tokens, mailTokens, outbox }),
     erasedAccounts: createErasedAccounts(db, client, projects),
+    migrations: createMigrations(db),
+    dump: createDumpStore(db, client),
+    references: createReferenceStore(db),
   };
+}
+
+/** Names of all indexes that the parts make, by collection. Asks no server. */
+export async function wantedIndexes(): Promise<Map<string, string[]>> {
+  const wanted = new Map<string, string[]>();
+  const note = (collection: string, specs: IndexDescription[]) => {
+    const names = specs.map(({ key, name }) => name ?? Object.entries(key).flat().join('_'));
+    wanted.set(collection, [...(wanted.get(collection) ?? []), ...names]);
+  };
+  const collection = (name: string) => ({
+    createIndex: async (key: IndexDescription['key'], options: object = {}) =>
+      note(name, [{ key, ...options }]),
+    createIndexes: async (specs: IndexDescription[]) => note(name, specs),
+  });
+  // The parts take nothing else of a database before they are asked for something.
+  const db = { collection } as unknown as Db;
+  await ensureIndexes(Object.values(createParts(db, undefined as unknown as MongoClient, noBox)));
+  return wanted;
 }
 
 async function ensureIndexes(parts: object[]): Promise<void> {

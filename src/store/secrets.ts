@@ -127,6 +127,11 @@ export function createSecretStore(db: Db, box: SecretBox) {
     /** Numbers of values by purpose and key. */
     countAll,
 
+    /** Ids of the keys in use. */
+    async keyIds(): Promise<string[]> {
+      return ((await keys.findOne({ _id: 'keys' }))?.samples ?? []).map(({ keyId }) => keyId);
+    },
+
     /**
      * Makes sure that this process has every key in use, and records the one it seals with. Of processes with
      * different keys that start on an empty database at once, one passes. Safe to repeat.
