@@ -202,7 +202,7 @@ const rows = {
   NATS_URL: {
     schema: z.string().regex(/^(nats|tls):\/\/[^\s,]+(,[^\s,]+)*$/),
     mayBeFile: true,
-    accepts: 'nats://host:port[,…]',
+    accepts: 'nats:// or tls://, [user:password@ or token@]host:port[,…]',
     help: 'NATS with JetStream (default: embedded)',
   },
   NATS_PREFIX: {

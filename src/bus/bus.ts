@@ -21,6 +21,7 @@ import {
 } from 'nats';
 import pRetry from 'p-retry';
 import { runtime } from '../../schemas/limits.ts';
+import { readAddress } from './address.ts';
 import { consume, heartbeatMs, pullMs, reopenMs } from './consume.ts';
 import { describeStreams } from './describe.ts';
 import { followFacts } from './follow.ts';
@@ -325,7 +326,7 @@ async function prepare(
 
 function connectOnce(servers: string): Promise<NatsConnection> {
   return connect({
-    servers: servers.split(','),
+    ...readAddress(servers),
     name: 'animated-asset-service',
     maxReconnectAttempts: -1,
     reconnectTimeWait: 100,
