@@ -21,7 +21,7 @@ const spokenIn = (name, from, packages) => ({
 });
 
 const tops =
-  '^src/(main|service|front-end|deliveries|model-providers|operator-console|load|readiness|poster-request|temp-dir|config|log|cli)\\.ts$';
+  '^src/(main|service|front-end|deliveries|model-providers|operator-console|load|readiness|poster-request|temp-dir|config|log|cli|care)\\.ts$';
 
 export default {
   forbidden: [
@@ -83,6 +83,12 @@ export default {
       '^src/(operator|store|quota|bus)/',
       '^(schemas|machines)/',
     ]),
+    only(
+      'care: schemas, store, bus, media',
+      '^src/care/',
+      ['^src/(care|store|bus|media)/', '^schemas/'],
+      ['zod'],
+    ),
     only('effects: schemas, machines, the providers’ interface', '^src/effects/', [
       '^src/effects/',
       '^src/providers/provider\\.ts$',

@@ -8,6 +8,7 @@
  *   secrets status                             how many secrets are sealed with which key
  *   secrets rotate                             seals every secret with the first key of SECRETS_KEY
  *   config                                     every setting as it is in force here, secrets hidden
+ *   doctor, backup, restore, migrate, storage  care for a deployment: see care.ts
  *   help                                       this
  *
  * Exit codes: 0 done, 1 it failed, 2 a bad command or setting.
@@ -20,6 +21,7 @@ import { BillingDay, QuotaChangeRequest } from '../schemas/operator.ts';
 import { PlanName } from '../schemas/plans.ts';
 import { loadKeys } from './auth/key-file.ts';
 import { createSecretBox } from './auth/secret-box.ts';
+import { CareUsageError, careUsage, isCareCommand, runCare } from './care.ts';
 import { type Config, ConfigError, readConfig, showConfig } from './config.ts';
 import { keptMongodbUrl } from './embedded/mongod.ts';
 import { createLog } from './log.ts';
@@ -38,6 +40,7 @@ const usage = `usage:
   npm run admin -- secrets status
   npm run admin -- secrets rotate
   npm run admin -- config
+${careUsage}
   npm run admin -- help
 
 To change the key of secrets: 1. SECRETS_KEY=old,new everywhere; 2. SECRETS_KEY=new,old everywhere;
@@ -72,7 +75,11 @@ export async function run(args: string[], config: Settings): Promise<string> {
 }
 
 async function main(): Promise<void> {
-  console.log(await run(process.argv.slice(2), readConfig()));
+  const args = process.argv.slice(2);
+  if (!isCareCommand(args)) return console.log(await run(args, readConfig()));
+  const { text, exitCode } = await runCare(args, readConfig, (line) => console.error(line));
+  console.log(text);
+  process.exitCode = exitCode;
 }
 
 const commands: Record<string, (store: Store, rest: string[]) => Promise<string>> = {
@@ -201,7 +208,7 @@ async function connect({ mongodbUrl, mongodbDatabase, dataDir }: Settings, box?:
 
 function isMisuse(cause: unknown): boolean {
   const code = String((cause as { code?: unknown } | undefined)?.code);
-  const isOurs = [UsageError, ConfigError, SecretError].some((kind) => cause instanceof kind);
+  const isOurs = [UsageError, CareUsageError, ConfigError, SecretError].some((kind) => cause instanceof kind);
   return isOurs || code.startsWith('ERR_PARSE_ARGS');
 }
 

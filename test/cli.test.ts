@@ -212,18 +212,24 @@ t.test('without MONGODB_URL it looks for the service of DATA_DIR, and says when 
   t.match(JSON.parse(await show(kept)), { id: 'usr_ada' });
 });
 
-t.test('as a process: 0 with the answer, 2 with one line for what is wrong', async (t) => {
-  const good = { MONGODB_URL: mongodbUrl, MONGODB_DATABASE: database };
-  const [shown, misused, misset] = await Promise.all([
-    start(['user', 'show', 'ada@example.com'], good),
-    start(['user', 'show', '--all'], good),
-    start(['user', 'show', 'ada@example.com'], { ...good, PORT: 'http' }),
-  ]);
-  t.match(shown, { code: 0, err: '' });
-  t.match(JSON.parse(shown.out), { id: 'usr_ada' });
-  t.match(misused, { code: 2, out: '', err: /--all/ });
-  t.match(misset, { code: 2, out: '', err: 'PORT is "http"; accepted: 0 to 65535' });
-});
+t.test(
+  'as a process: 0 with the answer, 2 with one line for what is wrong, 1 for a deployment that is ill',
+  async (t) => {
+    const good = { MONGODB_URL: mongodbUrl, MONGODB_DATABASE: database };
+    const [shown, misused, misset, ill] = await Promise.all([
+      start(['user', 'show', 'ada@example.com'], good),
+      start(['user', 'show', '--all'], good),
+      start(['user', 'show', 'ada@example.com'], { ...good, PORT: 'http' }),
+      start(['doctor', '--json'], { ...good, PORT: 'http' }),
+    ]);
+    t.match(ill, { code: 1, err: '' });
+    t.match(JSON.parse(ill.out), { ok: false, checks: [{ name: 'settings' }] });
+    t.match(shown, { code: 0, err: '' });
+    t.match(JSON.parse(shown.out), { id: 'usr_ada' });
+    t.match(misused, { code: 2, out: '', err: /--all/ });
+    t.match(misset, { code: 2, out: '', err: 'PORT is "http"; accepted: 0 to 65535' });
+  },
+);
 
 const script = fileURLToPath(new URL('../src/cli.ts', import.meta.url));
 

@@ -6,14 +6,7 @@ import { hostOf } from './sender.ts';
 
 /** @param url `smtp://` or `smtps://`, with the account to use. @param from address of the sender, or `Name <address>`. */
 export function createSmtp(url: string, from: string): Deliver {
-  const transport = createTransport({
-    url,
-    connectionTimeout: limits.sendMs,
-    greetingTimeout: limits.sendMs,
-    socketTimeout: limits.sendMs,
-    disableFileAccess: true,
-    disableUrlAccess: true,
-  });
+  const transport = openTransport(url, limits.sendMs);
   const host = hostOf(from);
 
   return async ({ id, to, subject, text, html }, signal) => {
@@ -26,6 +19,29 @@ export function createSmtp(url: string, from: string): Deliver {
       throw cause;
     }
   };
+}
+
+/** Connects and signs in, sends nothing. @throws what the mail server or the way to it has against that. */
+export async function checkSmtp(url: string): Promise<void> {
+  const transport = openTransport(url, checkMs);
+  try {
+    await transport.verify();
+  } finally {
+    transport.close();
+  }
+}
+
+const checkMs = 10_000;
+
+function openTransport(url: string, ms: number) {
+  return createTransport({
+    url,
+    connectionTimeout: ms,
+    greetingTimeout: ms,
+    socketTimeout: ms,
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  });
 }
 
 const finalFrom = 500;
