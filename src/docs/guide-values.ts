@@ -1,5 +1,17 @@
 /** What guides say in numbers comes from the contract: `{{name}}` in a guide stands for one of these. */
-import { account, http, perMinute, proxy, source, sse, upload, webhook } from '../../schemas/limits.ts';
+import {
+  account,
+  asset,
+  http,
+  mail,
+  perMinute,
+  proxy,
+  source,
+  sse,
+  upload,
+  usage,
+  webhook,
+} from '../../schemas/limits.ts';
 import { type Plan, PlanName, plans } from '../../schemas/plans.ts';
 
 const megabyte = 1024 * 1024;
@@ -29,6 +41,9 @@ const values = {
   sseMinutes: sse.maxMs / minuteMs,
   sseHeartbeatSeconds: sse.heartbeatMs / 1_000,
   sseKeptHours: sse.keptHours,
+  earlierFacts: asset.earlierFactsKept,
+  historyCycles: usage.historyCycles,
+  mailboxDays: mail.mailboxDays,
   webhookSeconds: webhook.timeoutMs / 1_000,
   webhookAttempts: webhook.maxAttempts,
   webhookToleranceMinutes: webhook.toleranceMs / minuteMs,
