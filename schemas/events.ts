@@ -91,6 +91,25 @@ export const AssetEvent = z.object({
 });
 export type AssetEvent = z.infer<typeof AssetEvent>;
 
+/**
+ * How far a deep crawl of a project is; additive, in the stream of the project alone. It has no id and is not kept:
+ * who missed one sees the next.
+ */
+export const CrawlProgress = z.object({
+  event: z.literal('crawl_progress'),
+  project_id: z.string(),
+  /** In normal form. */
+  domain: z.string(),
+  pages_fetched: z.int(),
+  /** Grows while pages name others: at most 25. */
+  pages_planned: z.int(),
+});
+export type CrawlProgress = z.infer<typeof CrawlProgress>;
+
+/** What a stream can be asked to show. */
+export const StreamEventName = z.enum([...EventName.options, CrawlProgress.shape.event.value]);
+export type StreamEventName = z.infer<typeof StreamEventName>;
+
 export const Timeline = z.object({ events: z.array(AssetEvent) });
 
 /** Types a project can subscribe its webhook to (specification 2). */

@@ -5,6 +5,7 @@ import { http as limits } from '../schemas/limits.ts';
 import { createOAuthAccounts } from './auth/oauth-accounts.ts';
 import { createOAuthFlows } from './auth/oauth-flow.ts';
 import { createOAuthProviders } from './auth/oauth-providers.ts';
+import { createCrawlWatch } from './brand/crawl-progress.ts';
 import { askForCrawl } from './brand/crawl-request.ts';
 import { createCrawls } from './brand/crawls.ts';
 import { RequestFailure } from './bus/bus.ts';
@@ -53,6 +54,7 @@ import { LimitError } from './sse/limiter.ts';
 import type { Grant } from './sse/listener.ts';
 import { createLiveness } from './sse/liveness.ts';
 import { endStreamsOnMessages, projectChanged, sessionEnded } from './sse/messages.ts';
+import { crawlShown, showCrawls } from './sse/progress.ts';
 import { newId } from './store/ids.ts';
 import type { ProjectRecord } from './store/projects.ts';
 
@@ -214,6 +216,7 @@ function createEventHub({ config, log, opened, store, bus, requests }: Parts) {
     config.sse,
   );
   opened(endStreamsOnMessages(hub, bus.listen), async (one) => one.stop());
+  opened(showCrawls(hub, bus.listen), async (one) => one.stop());
   return hub;
 
   async function isGranted(projectId: string, grant: Grant): Promise<boolean> {
@@ -270,6 +273,10 @@ function createServices(
         newId,
       }),
       observer,
+    ),
+    crawlWatch: opened(
+      createCrawlWatch(bus, (progress) => bus.send(crawlShown, progress)),
+      async (one) => one.stop(),
     ),
     webhooks,
     uploadKey,

@@ -23,6 +23,7 @@ import { createSlots, type Slots } from './actors/slots.ts';
 import { startWorker, type Worker } from './actors/worker.ts';
 import { loadKeys } from './auth/key-file.ts';
 import { createSecretBox, deriveKey } from './auth/secret-box.ts';
+import { siteProgress } from './brand/crawl-progress.ts';
 import { crawlRequest } from './brand/crawl-request.ts';
 import { createCrawlWork } from './brand/crawl-work.ts';
 import { createThreadCrawler } from './brand/thread-crawler.ts';
@@ -421,7 +422,10 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
     createThreadCrawler({ allow: config.outboundAllow, denyPorts: parts.deniedPorts }),
     (one) => one.close(),
   );
-  const crawling = bus.serve(crawlRequest, createCrawlWork(crawler, log));
+  const crawling = bus.serve(
+    crawlRequest,
+    createCrawlWork(crawler, log, (progress) => bus.send(siteProgress, progress)),
+  );
   opened(crawling, async (one) => one.stop());
 
   const startedAt = systemClock.monotonic();

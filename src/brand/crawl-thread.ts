@@ -10,6 +10,7 @@ export type ThreadOptions = { allow: readonly string[]; denyPorts: readonly numb
 export type ToThread = { type: 'crawl'; kind: CrawlKind; domain: string } | { type: 'abort' };
 
 export type FromThread =
+  | { type: 'progress'; fetched: number; planned: number }
   | { type: 'found'; result: CrawlResults[CrawlKind] }
   /** `detail` is there for what the customer may know, `message` for the log. */
   | { type: 'failed'; detail?: string; message: string };
@@ -31,7 +32,9 @@ async function perform(kind: CrawlKind, domain: string): Promise<void> {
   try {
     const { signal } = control;
     const result =
-      kind === 'detect' ? await crawler.detect(domain, signal) : await crawler.deepCrawl(domain, signal);
+      kind === 'detect'
+        ? await crawler.detect(domain, signal)
+        : await crawler.deepCrawl(domain, signal, (pages) => post({ type: 'progress', ...pages }));
     post({ type: 'found', result });
   } catch (cause) {
     const message = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);

@@ -1,6 +1,7 @@
 /** Serves requests for crawls in the worker role: bounded in number, in time and in the size of what is answered. */
 import { crawl as limits } from '../../schemas/limits.ts';
 import { createLimiter, LimitError } from '../sse/limiter.ts';
+import type { SiteProgress } from './crawl-progress.ts';
 import { type CrawlReply, CrawlWork, crawlResults } from './crawl-request.ts';
 import { CrawlError, type Crawler } from './crawler.ts';
 
@@ -12,24 +13,41 @@ const maxWaiting = 32;
 /** The answer has to reach the front end before that one gives up. */
 const graceMs = 500;
 
-/** Answers one request; to be handed to the bus. @throws for a request that is none. */
-export function createCrawlWork(crawler: Crawler, log: CrawlLog): (body: unknown) => Promise<Uint8Array> {
+/**
+ * Answers one request; to be handed to the bus. @throws for a request that is none.
+ *
+ * @param onProgress told after each page of a deep crawl.
+ */
+export function createCrawlWork(
+  crawler: Crawler,
+  log: CrawlLog,
+  onProgress: (progress: SiteProgress) => void = () => undefined,
+): (body: unknown) => Promise<Uint8Array> {
   const limiter = createLimiter(maxAtOnce, maxWaiting);
   return async (body) => {
-    const reply = await crawl(CrawlWork.parse(body), { crawler, limiter, log });
+    const reply = await crawl(CrawlWork.parse(body), { crawler, limiter, log, onProgress });
     return Buffer.from(JSON.stringify(reply));
   };
 }
 
+type Parts = {
+  crawler: Crawler;
+  limiter: ReturnType<typeof createLimiter>;
+  log: CrawlLog;
+  onProgress: (progress: SiteProgress) => void;
+};
+
 async function crawl(
   { kind, domain, timeoutMs }: CrawlWork,
-  { crawler, limiter, log }: { crawler: Crawler; limiter: ReturnType<typeof createLimiter>; log: CrawlLog },
+  { crawler, limiter, log, onProgress }: Parts,
 ): Promise<CrawlReply> {
   try {
     const found = await withDeadline(Math.max(1, timeoutMs - graceMs), (signal) =>
       limiter.run(async () => {
         signal.throwIfAborted();
-        return kind === 'detect' ? crawler.detect(domain, signal) : crawler.deepCrawl(domain, signal);
+        return kind === 'detect'
+          ? crawler.detect(domain, signal)
+          : crawler.deepCrawl(domain, signal, (pages) => onProgress({ domain, ...pages }));
       }),
     );
     const result = crawlResults[kind].parse(found);

@@ -12,8 +12,11 @@ import type { BrandConfig } from '../../schemas/project.ts';
 export type Crawler = {
   /** Colors and fonts alone, each left out when nothing was found. */
   detect(domain: string, signal: AbortSignal): Promise<BrandConfig>;
-  deepCrawl(domain: string, signal: AbortSignal): Promise<DeepCrawlResult>;
+  deepCrawl(domain: string, signal: AbortSignal, onProgress?: OnProgress): Promise<DeepCrawlResult>;
 };
+
+/** Told after each page: how many are read, of how many that are planned by now. */
+export type OnProgress = (pages: { fetched: number; planned: number }) => void;
 
 /** A site that cannot be looked at. `detail` is for the customer: short, lower case, nothing internal. */
 export class CrawlError extends Error {

@@ -7,7 +7,7 @@ import { Worker } from 'node:worker_threads';
 import { crawl as limits } from '../../schemas/limits.ts';
 import type { CrawlKind, CrawlResults } from './crawl-request.ts';
 import type { FromThread, ThreadOptions, ToThread } from './crawl-thread.ts';
-import { CrawlError, type Crawler } from './crawler.ts';
+import { CrawlError, type Crawler, type OnProgress } from './crawler.ts';
 
 export type ThreadCrawler = Crawler & {
   /** Ends all threads; crawls under way fail. */
@@ -18,8 +18,11 @@ type Thread = {
   worker: Worker;
   idleTimer: NodeJS.Timeout | undefined;
   /** Ends the crawl under way; undefined between two. */
-  settle: ((end: FromThread | { type: 'lost'; cause: unknown }) => void) | undefined;
+  settle: ((end: End) => void) | undefined;
+  onProgress: OnProgress | undefined;
 };
+
+type End = Exclude<FromThread, { type: 'progress' }> | { type: 'lost'; cause: unknown };
 
 /** Threads kept for the next crawl, for so long: a crawl soon after another starts at once. */
 const maxIdle = 2;
@@ -42,9 +45,12 @@ export function createThreadCrawler(options: ThreadOptions): ThreadCrawler {
       workerData: { allow: options.allow, denyPorts: options.denyPorts } satisfies ThreadOptions,
       resourceLimits: { maxOldGenerationSizeMb: limits.maxThreadMb, maxYoungGenerationSizeMb: youngMb },
     });
-    const thread: Thread = { worker, idleTimer: undefined, settle: undefined };
+    const thread: Thread = { worker, idleTimer: undefined, settle: undefined, onProgress: undefined };
     threads.add(thread);
-    worker.on('message', (message: FromThread) => thread.settle?.(message));
+    worker.on('message', (message: FromThread) => {
+      if (message.type === 'progress') thread.onProgress?.(message);
+      else thread.settle?.(message);
+    });
     worker.once('error', (cause) => lose(thread, cause));
     worker.once('exit', (code) => lose(thread, new Error(`the thread ended with ${code}`)));
     return thread;
@@ -67,6 +73,7 @@ export function createThreadCrawler(options: ThreadOptions): ThreadCrawler {
 
   const putBack = (thread: Thread) => {
     thread.settle = undefined;
+    thread.onProgress = undefined;
     if (!threads.has(thread)) return;
     if (isClosed || idle.length >= maxIdle) return end(thread);
     thread.worker.unref();
@@ -84,6 +91,7 @@ export function createThreadCrawler(options: ThreadOptions): ThreadCrawler {
     kind: Kind,
     domain: string,
     signal: AbortSignal,
+    onProgress?: OnProgress,
   ): Promise<CrawlResults[Kind]> => {
     signal.throwIfAborted();
     if (isClosed) throw new Error('the crawler is closed');
@@ -95,8 +103,9 @@ export function createThreadCrawler(options: ThreadOptions): ThreadCrawler {
     };
     signal.addEventListener('abort', abort, { once: true });
     try {
-      const ended = await new Promise<FromThread | { type: 'lost'; cause: unknown }>((resolve) => {
+      const ended = await new Promise<End>((resolve) => {
         thread.settle = resolve;
+        thread.onProgress = onProgress;
         send(thread, { type: 'crawl', kind, domain });
       });
       signal.throwIfAborted();
@@ -111,7 +120,7 @@ export function createThreadCrawler(options: ThreadOptions): ThreadCrawler {
 
   return {
     detect: (domain, signal) => crawl('detect', domain, signal),
-    deepCrawl: (domain, signal) => crawl('deep', domain, signal),
+    deepCrawl: (domain, signal, onProgress) => crawl('deep', domain, signal, onProgress),
     async close() {
       isClosed = true;
       await Promise.all(
@@ -128,7 +137,7 @@ function send({ worker }: Thread, message: ToThread): void {
   worker.postMessage(message);
 }
 
-function errorOf(ended: Exclude<FromThread, { type: 'found' }> | { type: 'lost'; cause: unknown }): Error {
+function errorOf(ended: Exclude<End, { type: 'found' }>): Error {
   if (ended.type === 'failed')
     return ended.detail === undefined ? new Error(ended.message) : new CrawlError(ended.detail);
   const { cause } = ended;

@@ -97,12 +97,14 @@ const deepCrawlProject = route({
         ...upgrade(config),
       });
     }
+    const watched = services.crawlWatch.watch(domain, projectId);
     try {
       const found = await crawls.find('deep', domain, userId);
       if (found.outcome !== 'found') return refuseDeep(found, services);
       const isSaved = await store.deepCrawls.save(projectId, userId, toStored(found.result), now());
       return isSaved ? reply(200, { result: found.result }) : reply(404, notFound);
     } finally {
+      watched.stop();
       await store.deepCrawls.leave(projectId, place.id);
     }
   },

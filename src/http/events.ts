@@ -6,7 +6,7 @@
  * refused for a passing trouble: it is answered 200, a long `retry:`, and the end.
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
-import { EventName } from '../../schemas/events.ts';
+import { StreamEventName } from '../../schemas/events.ts';
 import { proxy } from '../../schemas/limits.ts';
 import type { Client, Hub } from '../sse/hub.ts';
 import type { Filter, Grant } from '../sse/listener.ts';
@@ -270,11 +270,11 @@ async function judgeOwner(
 }
 
 /** Names of events, separated by commas; all of them when nothing is asked for. */
-function parseTypes(text: string | null): { types?: ReadonlySet<EventName> } | Answer {
+function parseTypes(text: string | null): { types?: ReadonlySet<StreamEventName> } | Answer {
   if (text === null || text === '') return {};
-  const types = new Set<EventName>();
-  for (const name of text.split(',').slice(0, EventName.options.length + 1)) {
-    const { data } = EventName.safeParse(name.trim());
+  const types = new Set<StreamEventName>();
+  for (const name of text.split(',').slice(0, StreamEventName.options.length + 1)) {
+    const { data } = StreamEventName.safeParse(name.trim());
     // A misspelt name would be a stream that is silent for ever.
     if (!data) return { status: 400, body: { error: 'types: unknown event name' } };
     types.add(data);

@@ -387,7 +387,7 @@ export const streamSpecs = {
     responses: ownStream,
   },
   ofProject: {
-    description: `Every event of every asset of the project, webhooks included, from now on or after Last-Event-ID. ${streamText}`,
+    description: `Every event of every asset of the project, webhooks included, from now on or after Last-Event-ID. While the project’s site is crawled also \`crawl_progress\`, without an id: \`pages_fetched\` of \`pages_planned\`. ${streamText}`,
     auth: 'session',
     params: { id: { description: 'Id of the project.', example: 'prj_Ty4Lq8WmZx1RbN6KvD0c' } },
     query: StreamQuery,

@@ -8,6 +8,7 @@ import { createPasswords, type Passwords } from '../auth/passwords.ts';
 import { createSessions, type Sessions } from '../auth/sessions.ts';
 import { createThrottle, type Throttle } from '../auth/throttle.ts';
 import { createTokens, type Tokens } from '../auth/tokens.ts';
+import type { CrawlWatch } from '../brand/crawl-progress.ts';
 import type { Crawls } from '../brand/crawls.ts';
 import type { Storage } from '../media/storage.ts';
 import type { OperatorStore } from '../operator/accounts.ts';
@@ -87,6 +88,8 @@ export type Services = Access & {
   assets: AssetRequests;
   /** Brand detection and deep crawls: see src/brand/crawls.ts. */
   crawls: Crawls;
+  /** Tells a project's streams how far the crawl is that it waits for. */
+  crawlWatch: Pick<CrawlWatch, 'watch'>;
   /** Webhooks: see src/webhooks/webhooks.ts. */
   webhooks: Webhooks;
   /** Judges a source's address by its text alone: see src/outbound. */

@@ -6,6 +6,7 @@
  *
  * A topic lives while its project has streams, and some seconds longer. Times and bounds: decisions 5.
  */
+import type { StreamEventName } from '../../schemas/events.ts';
 import { sse } from '../../schemas/limits.ts';
 import { createCatchUp } from './catch-up.ts';
 import { type Clock, hubClock } from './clock.ts';
@@ -278,6 +279,22 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
     endWhere(fits: Fits): void {
       ends.add(fits);
       for (const listener of topics.listeners()) if (fits(openStreamOf(listener))) finish(listener);
+    },
+
+    /**
+     * Writes a frame that is kept nowhere to the owner's streams of a whole project that ask for its kind. One that
+     * is busy with what it missed, or slow, does without.
+     */
+    showProgress(projectId: string, event: StreamEventName, bytes: Buffer): void {
+      for (const listener of topics.listenersOf(projectId)) {
+        const { filter } = listener.group;
+        const isWanted =
+          filter.assetId === undefined &&
+          !filter.isLifecycleOnly &&
+          (filter.types === undefined || filter.types.has(event));
+        if (isWanted && listener.state === 'live' && listener.blockedAt === undefined)
+          send(listener, bytes, clock.monotonic());
+      }
     },
 
     stats(): HubStats {

@@ -4,7 +4,7 @@
  * Nothing is queued for it. While its connection takes what is written it is live and gets what is new; when
  * the connection is full it keeps an index into the project's ring and goes on from there once it drains.
  */
-import type { EventName } from '../../schemas/events.ts';
+import type { StreamEventName } from '../../schemas/events.ts';
 import type { Frame } from './frame.ts';
 import { heartbeat } from './frame.ts';
 import type { Topic } from './topic.ts';
@@ -28,7 +28,7 @@ export type Grant = { kind: 'key'; key: string } | { kind: 'user'; userId: strin
 export type Filter = {
   assetId?: string;
   isLifecycleOnly: boolean;
-  types?: ReadonlySet<EventName>;
+  types?: ReadonlySet<StreamEventName>;
 };
 
 /** Listeners of one topic that are shown the same. */

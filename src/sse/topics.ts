@@ -86,6 +86,11 @@ export function createTopics(ports: TopicsPorts, clock: Clock) {
     has: (topic: Topic) => topics.get(topic.projectId) === topic,
     listeners: (): Listener[] => [...topics.values()].flatMap((topic) => [...listenersOf(topic)]),
 
+    listenersOf(projectId: string): Listener[] {
+      const topic = topics.get(projectId);
+      return topic ? [...listenersOf(topic)] : [];
+    },
+
     /** The bus is back after a loss: every topic reads what it missed meanwhile. */
     fillGaps(): void {
       for (const topic of [...topics.values()]) fillGap(topic);

@@ -1,5 +1,5 @@
 /** Domains as users write them, the worker's answers, and a site read through the whole service. */
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { createCrawlWork } from '../../src/brand/crawl-work.ts';
 import { normaliseDomain } from '../../src/brand/domain.ts';
 import { serveSources, startTestService } from '../fixtures/service.ts';
@@ -73,3 +73,75 @@ t.test(
     t.match(await user.call('GET', '/api/user/usage'), { status: 200, body: { crawls: { used: 2 } } });
   },
 );
+
+t.test(
+  'a project’s stream shows how far its deep crawl is, page by page; other streams do not',
+  { timeout: 60_000 },
+  async (t) => {
+    const service = await startTestService(t);
+    const links = ['/about', '/pricing', '/broken'].map((path) => `<a href="${path}">${path}</a>`).join('');
+    const base = await serveSources(t, ({ url = '/' }, response) => {
+      if (/broken|robots|sitemap/.test(url)) response.writeHead(404);
+      else response.setHeader('content-type', 'text/html');
+      response.end(url === '/' ? `${page}${links}` : `<title>${url}</title><h1>This is ${url}</h1>`);
+    });
+    const user = await service.signUp();
+    const domain = hostOf(base);
+    const path = `/api/projects/${user.projectId}`;
+    const open = (query: string) => readStream(t, `${service.base}${path}/activity${query}`, user.cookie);
+    const [all, asked, others] = await Promise.all([
+      open(''),
+      open('?types=crawl_progress'),
+      open('?types=ready,failed'),
+    ]);
+    t.match(await user.call('POST', `${path}/deep-crawl`, { domain }), { status: 200 });
+
+    const wanted = [1, 2, 3, 4].map((fetched) => ({
+      event: 'crawl_progress',
+      project_id: user.projectId,
+      domain,
+      pages_fetched: fetched,
+      pages_planned: 4,
+    }));
+    for (const stream of [all, asked]) t.strictSame(await stream.take(4), wanted);
+    t.notMatch(all.text(), /^id:/m, 'nothing to resume with');
+    // What is found again costs no crawl and shows none.
+    t.match(await user.call('POST', `${path}/deep-crawl`, { domain }), { status: 200 });
+    t.equal((await all.take(4)).length, 4);
+    t.notMatch(others.text(), /crawl_progress/);
+    t.match(
+      await fetch(`${service.base}${path}/activity?types=crawl`, { headers: { cookie: user.cookie } }),
+      {
+        status: 400,
+      },
+    );
+  },
+);
+
+/** The data of a stream’s frames as they come. */
+async function readStream(t: Test, url: string, cookie: string) {
+  const control = new AbortController();
+  t.teardown(() => control.abort());
+  const { body } = await fetch(url, { headers: { cookie }, signal: control.signal });
+  let text = '';
+  let wake: () => void = () => undefined;
+  const read = async () => {
+    for await (const chunk of body ?? []) {
+      text += Buffer.from(chunk).toString();
+      wake();
+    }
+  };
+  void read().catch(() => undefined);
+  return {
+    text: () => text,
+    async take(count: number): Promise<unknown[]> {
+      for (;;) {
+        const data = [...text.matchAll(/^data: (.*)$/gm)].map(([, json = '']) => JSON.parse(json));
+        if (data.length >= count) return data;
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+    },
+  };
+}

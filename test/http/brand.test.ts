@@ -53,7 +53,11 @@ const crawlsOver = (at: { store: typeof store; bus: typeof bus }) =>
     newId,
   });
 const others = crawlsOver({ store: otherStore, bus: otherBus });
-Object.assign(front.services, { crawls: crawlsOver({ store, bus }), judgeUrl: outbound.judgeUrl });
+Object.assign(front.services, {
+  crawls: crawlsOver({ store, bus }),
+  crawlWatch: { watch: () => ({ stop: () => undefined }) },
+  judgeUrl: outbound.judgeUrl,
+});
 
 const color = '#123456';
 const colors = { primary: color, secondary: color, accent: color, background: color, foreground: color };

@@ -5,7 +5,7 @@
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
 import { crawl as limits } from '../../../schemas/limits.ts';
 import type { Outbound } from '../../outbound/outbound.ts';
-import { CrawlError, type Crawler } from '../crawler.ts';
+import { CrawlError, type Crawler, type OnProgress } from '../crawler.ts';
 import { type PageContent, readContent } from './content.ts';
 import { readDesign } from './design.ts';
 import { type Page, parsePage, textOf, tidy } from './dom.ts';
@@ -26,7 +26,7 @@ export function createSiteCrawler(outbound: Pick<Outbound, 'request'>): Crawler 
       return { ...(hasColors(palette) ? { colors: hexes(palette) } : {}), ...(fonts ? { fonts } : {}) };
     },
 
-    async deepCrawl(domain, signal) {
+    async deepCrawl(domain, signal, onProgress = () => undefined) {
       const startedMs = performance.now();
       const fetcher = createFetcher(outbound, signal);
       const home = await readHome(fetcher, domain);
@@ -34,6 +34,7 @@ export function createSiteCrawler(outbound: Pick<Outbound, 'request'>): Crawler 
         fetcher,
         home,
         () => limits.fetchMs - graceMs - (performance.now() - startedMs),
+        onProgress,
       );
       return toResult(home, others);
     },
@@ -94,7 +95,12 @@ const maxTextChars = 12_000;
 /** Rounds of pages that were found on the pages before. */
 const maxRounds = 3;
 
-async function readOthers(fetcher: Fetcher, home: Home, leftMs: () => number): Promise<Reading[]> {
+async function readOthers(
+  fetcher: Fetcher,
+  home: Home,
+  leftMs: () => number,
+  onProgress: OnProgress,
+): Promise<Reading[]> {
   const base = home.document.url;
   const known = new Map<string, Lead>();
   const add = (leads: readonly Lead[]) => {
@@ -113,9 +119,16 @@ async function readOthers(fetcher: Fetcher, home: Home, leftMs: () => number): P
     const next = wanted.slice(0, limits.maxPages - 1 - readings.length);
     if (next.length === 0) break;
     for (const { url } of next) visited.add(url);
-    const found = await inParallel(next, limits.pagesAtOnce, async (lead) =>
-      leftMs() > 0 ? readOther(fetcher, lead, base) : undefined,
-    );
+    // Pages that were none count too: their time is over.
+    const planned = visited.size;
+    let fetched = planned - next.length;
+    onProgress({ fetched, planned });
+    const found = await inParallel(next, limits.pagesAtOnce, async (lead) => {
+      const reading = leftMs() > 0 ? await readOther(fetcher, lead, base) : undefined;
+      fetched += 1;
+      onProgress({ fetched, planned });
+      return reading;
+    });
     for (const one of found) {
       // Some sites answer every address with the same page.
       if (
@@ -144,16 +157,21 @@ async function readOther(fetcher: Fetcher, lead: Lead, base: URL): Promise<Readi
   const page = parsePage(document.text);
   const seen = outline(page, isPlainlyShown);
   const title = titleOf(page) || headingOf(seen);
+  const type = typeOfPage(new URL(url), lead.text, title);
+  const content = readContent(seen);
   return {
     url: new URL(url),
     title,
-    type: typeOfPage(new URL(url), lead.text, title),
-    content: readContent(seen),
+    type,
+    // Cards on such pages are articles, questions, ways to write, goods.
+    content: { ...content, features: withoutFeatures.has(type) ? [] : content.features },
     ctas: readCtas(seen, isNamedButton),
     text: page.body ? textOf(page.body, isPlainlyShown, maxTextChars) : '',
     leads: leadsOf(page, document.url),
   };
 }
+
+const withoutFeatures = new Set('blog docs faq contact careers legal login shop portfolio'.split(' '));
 
 /** Without styles: what the page itself hides. */
 const isPlainlyShown: Outline['isShown'] = (element) =>
