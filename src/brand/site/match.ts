@@ -17,7 +17,7 @@ export function createMatcher(rules: readonly Rule[]): Matcher {
     for (const selector of rule.selectors) {
       const key = keyOf(selector);
       if (key === undefined) continue;
-      const entry = new Entry(selector, rule);
+      const entry = new Entry(selector, rule, key);
       const bucket = buckets.get(key);
       if (bucket) bucket.push(entry);
       else buckets.set(key, [entry]);
@@ -50,15 +50,23 @@ class Entry {
   readonly rule: Rule;
   private readonly selector: string;
   private test: ((element: Element) => boolean) | undefined;
+  /** Classes that elements around must have: asked first, most selectors of a framework fail there. */
+  private around: readonly string[] = [];
+  /** A selector that is its own key matches whatever has the key. */
+  private readonly isPlain: boolean;
   specificity = 0;
 
-  constructor(selector: string, rule: Rule) {
+  constructor(selector: string, rule: Rule, key: string) {
     this.selector = selector;
     this.rule = rule;
+    this.isPlain = selector === key && key !== '*';
+    if (this.isPlain) this.specificity = key.startsWith('#') ? ofId : key.startsWith('.') ? ofClass : 1;
   }
 
   matches(element: Element): boolean {
+    if (this.isPlain) return true;
     if (!this.test) this.prepare();
+    for (const name of this.around) if (!isWithinClass(element, name)) return false;
     return this.test?.(element) ?? false;
   }
 
@@ -66,6 +74,7 @@ class Entry {
     try {
       const parsed = parse(this.selector);
       this.specificity = Math.max(0, ...parsed.map(specificityOf));
+      this.around = parsed.length === 1 ? classesAround(parsed[0] ?? []) : [];
       this.test = parsed.some((one) => one.some(isUnlike))
         ? () => false
         : compile<TextNode | Element, Element>(parsed, { adapter, cacheResults: false });
@@ -74,6 +83,24 @@ class Entry {
       this.test = () => false;
     }
   }
+}
+
+function isWithinClass(element: Element, name: string): boolean {
+  for (let one = element.parent; one; one = one.parent) if (one.classes.includes(name)) return true;
+  return false;
+}
+
+/** Classes of the parts before a descendant or child combinator; those of siblings are on no ancestor. */
+function classesAround(tokens: readonly Selector[]): string[] {
+  const names: string[] = [];
+  let isAround = false;
+  for (const token of tokens.toReversed()) {
+    if (token.type === 'descendant' || token.type === 'child') isAround = true;
+    else if (token.type === 'adjacent' || token.type === 'sibling') isAround = false;
+    else if (isAround && token.type === 'attribute' && token.name === 'class' && token.action === 'element')
+      names.push(token.value);
+  }
+  return names;
 }
 
 /** States that nobody is in while a page is looked at, and parts that are no elements. */
