@@ -24,14 +24,16 @@ export function readTagline({ content, text, isShown }: Outline, name: string, t
   return longest ?? '';
 }
 
-/** Whether a heading is only what the title calls the page. */
+/** Whether a heading is only what the title calls the page, perhaps with its version. */
 function isLabelled(heading: string, title: string): boolean {
-  const [shortest = ''] = title
+  const parts = title
     .split(/\s+[|–—·•-]\s+|:\s+|｜/)
     .map(tidy)
     .sort((a, b) => a.length - b.length);
   const plain = (one: string) => one.toLowerCase().replace(/[.!]+$/, '');
-  return heading.split(' ').length <= 3 && plain(shortest) === plain(heading);
+  const bare = heading.replace(/\s+v?\d+(?:\.\d+)*$/, '');
+  const isVersion = bare !== heading && parts.some((one) => plain(one) === plain(bare));
+  return isVersion || (heading.split(' ').length <= 3 && plain(parts[0] ?? '') === plain(heading));
 }
 
 const greetings = /^(home|welcome|willkommen|start|startseite|ホーム|hello|hi)[.!]?$/i;
@@ -76,14 +78,20 @@ export function readCtas(
   isButton: (element: Element) => boolean,
 ): string[] {
   const inContent = new Set(content);
+  const isAsked = (element: Element) =>
+    isClickable(element) &&
+    isShown(element) &&
+    isButton(element) &&
+    (inContent.has(element) || isInHeader(element));
   const found: string[] = [];
   for (const element of page.all) {
     if (found.length >= maxCtas) break;
-    if (!isClickable(element) || !isShown(element) || !isButton(element)) continue;
-    if (!inContent.has(element) && !isInHeader(element)) continue;
+    if (!isAsked(element)) continue;
     const label = element.tag === 'input' ? tidy(element.get('value')) : text(element, 80);
     const isKnown = found.some((one) => one.toLowerCase() === label.toLowerCase());
-    if (isCall(label) && !isControl(element) && !isKnown) found.push(label);
+    // A card that is a link as a whole asks for nothing.
+    const isCard = linesOf(element, { text, isShown }).length > 1;
+    if (isCall(label) && !isCard && !isControl(element) && !isKnown) found.push(label);
   }
   return found;
 }
@@ -114,7 +122,8 @@ function isControl(element: Element): boolean {
         one.tag !== 'html' &&
         one.depth > element.depth - 3,
     ) !== undefined ||
-    element.attributes.has('aria-expanded')
+    element.attributes.has('aria-expanded') ||
+    element.get('role') === 'tab'
   );
 }
 

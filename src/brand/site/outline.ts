@@ -1,5 +1,5 @@
 /** The structure of a page's content: groups of siblings that repeat, and what each of them holds. */
-import { closest, descendants, type Element, type Page, textOf } from './dom.ts';
+import { closest, descendants, Element, type Page, textOf } from './dom.ts';
 import { isFooter, isPageHeader } from './look.ts';
 import { isForeign } from './style.ts';
 
@@ -12,7 +12,12 @@ export type Item = {
   text: string;
 };
 
-export type Group = { parent: Element; items: Item[]; section: Element | undefined };
+export type Group = {
+  parent: Element;
+  items: Item[];
+  /** Items that share a class, among siblings of other kinds. */
+  isPart: boolean;
+};
 
 export type Outline = {
   page: Page;
@@ -38,6 +43,7 @@ const itemTags = new Set([
   'details',
   'dl',
   'tr',
+  'p',
   'app-card',
 ]);
 
@@ -47,10 +53,11 @@ export function outline(page: Page, isShown: (element: Element) => boolean): Out
   const groups: Group[] = [];
   for (const parent of content) {
     if (groups.length >= maxGroups) break;
-    const items = repeated(parent).filter(isShown).slice(0, maxItems);
-    if (items.length < 2) continue;
-    const section = closest(parent, ({ tag }) => tag === 'section' || tag === 'main' || tag === 'body');
-    groups.push({ parent, section, items: items.map((element) => itemOf(element, text)) });
+    for (const { elements, isPart } of repeatsOf(parent)) {
+      const items = elements.filter((one) => isPair(one) || isShown(one)).slice(0, maxItems);
+      if (items.length >= 2)
+        groups.push({ parent, isPart, items: items.map((element) => itemOf(element, text)) });
+    }
   }
   return { page, isShown, text, groups, content };
 }
@@ -83,18 +90,59 @@ function isApart(element: Element): boolean {
   return true;
 }
 
-/** Children of the commonest kind: the same tag with the same first levels inside. */
-function repeated(parent: Element): Element[] {
+type Repeat = { elements: Element[]; isPart: boolean };
+
+/** Children of the commonest kind, and those among others that share a class; terms with what is said of them. */
+function repeatsOf(parent: Element): Repeat[] {
+  if (parent.tag === 'dl') {
+    const pairs = pairsOf(parent);
+    if (pairs.length >= 2) return [{ elements: pairs, isPart: false }];
+  }
   const children = parent.elements.filter(({ tag }) => itemTags.has(tag));
   if (children.length < 2) return [];
-  const kinds = new Map<string, Element[]>();
-  for (const child of children) {
-    const kind = child.tag;
-    const known = kinds.get(kind);
-    if (known) known.push(child);
-    else kinds.set(kind, [child]);
+  const [commonest = []] = gathered(children, ({ tag }) => [tag]);
+  const parts = gathered(commonest, ({ classes }) => classes).filter(
+    ({ length }) => length >= 2 && length < commonest.length,
+  );
+  return [
+    { elements: commonest, isPart: false },
+    ...parts.slice(0, maxParts).map((elements) => ({ elements, isPart: true })),
+  ];
+}
+
+const maxParts = 4;
+
+/** Elements by each of their names, the largest list first. */
+function gathered(elements: readonly Element[], namesOf: (one: Element) => readonly string[]): Element[][] {
+  const byName = new Map<string, Element[]>();
+  for (const element of elements) {
+    for (const name of new Set(namesOf(element))) {
+      const known = byName.get(name);
+      if (known) known.push(element);
+      else byName.set(name, [element]);
+    }
   }
-  return [...kinds.values()].sort((a, b) => b.length - a.length)[0] ?? [];
+  return [...byName.values()].sort((a, b) => b.length - a.length);
+}
+
+const pairs = new WeakSet<Element>();
+const isPair = (element: Element) => pairs.has(element);
+
+/** Each `dt` with the `dd`s after it, as one element that is in no tree. */
+function pairsOf(list: Element): Element[] {
+  const found: Element[] = [];
+  for (const child of list.elements) {
+    if (child.tag === 'dt') {
+      const pair = new Element('div', list.namespace, new Map());
+      pair.parent = list;
+      pair.depth = child.depth;
+      pair.order = child.order;
+      pairs.add(pair);
+      found.push(pair);
+    }
+    if (child.tag === 'dt' || child.tag === 'dd') found.at(-1)?.children.push(child);
+  }
+  return found;
 }
 
 const titleNames = /(^|[-_])(title|heading|name|headline|plan-name|label)([-_]|$)/i;
@@ -107,6 +155,9 @@ function itemOf(element: Element, text: (one: Element) => string): Item {
     inside.find(({ tag }) => tag === 'strong' || tag === 'b' || tag === 'dt');
   return { element, heading, title: heading ? text(heading).slice(0, 200) : '', text: text(element) };
 }
+
+export const headingsIn = (element: Element): number =>
+  [...descendants(element)].filter(({ tag }) => /^h[1-6]$/.test(tag)).length;
 
 /** Texts of the smallest blocks of an element, in their order: what stands on lines of its own. */
 export function linesOf(

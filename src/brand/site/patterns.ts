@@ -5,13 +5,14 @@ const symbols =
 const amount =
   "\\d{1,3}(?:[.,'’\\s\\u00a0\\u202f]\\d{3})*(?:[.,]\\d{1,2})?(?:[.,][-–—]+)?|\\d+(?:[.,]\\d{1,2})?(?:[.,][-–—]+)?";
 const period =
-  '(?:\\s?(?:/|per|pro|par|al|a|im|je)\\s?(?:user|seat|nutzer|member|person)?\\s?/?\\s?(?:month|mo|monat|mois|mes|year|yr|jahr|an|año|week|day|tag|user|seat|nutzer|h|hour|月|年)\\b\\.?|\\s?[/／]\\s?(?:月|年|人)|\\s?(?:monthly|yearly|monatlich|jährlich))?';
+  '(?:\\s?(?:/|per|pro|par|al|a|im|je)\\s?(?:user|seat|nutzer|member|person)?\\s?/?\\s?(?:month|mo|monat|mois|mese|mes|mies|miesiąc|maand|year|yr|jahr|anno|an|año|rok|week|day|tag|user|seat|nutzer|h|hour|月|年)\\b\\.?|\\s?[/／]\\s?(?:月|年|人)|\\s?(?:monthly|yearly|monatlich|jährlich|miesięcznie|rocznie))?';
 const price = new RegExp(
-  `(?:(?<![\\w.])(?:${symbols})\\s?(?:${amount})(?![\\d%])|(?<![\\w.,])(?:${amount})\\s?(?:${symbols}|円|元|원|Euro|ユーロ|ドル)(?![\\p{L}]))${period}`,
+  `(?:(?:月額|年額|毎月)\\s?)?(?:(?<![\\w.])(?:${symbols})\\s?(?:${amount})(?![\\d%])|(?<![\\w.,])(?:${amount})\\s?(?:${symbols}|円|元|원|Euro|ユーロ|ドル)(?![\\p{L}]))${period}`,
   'iu',
 );
 /** A price that nobody pays any more, or that is saved. */
-const former = /(?:statt|instead of|was|save|sparen|worth|over|über|raised|saved|up to)\s*$/i;
+const former =
+  /(?<![\p{L}])(?:statt|instead of|was|save|sparen|worth|over|über|raised|saved|up to|au lieu de|zamiast|invece di)\s*$/iu;
 
 /** The first price in a text, as it is written, with its period. Undefined when there is none: "5 stars" is none. */
 export function priceIn(text: string): string | undefined {
@@ -32,7 +33,7 @@ export function priceIn(text: string): string | undefined {
 export function isFigure(text: string): boolean {
   return (
     text.length <= 16 &&
-    /^[~≈+<>≥$€£¥]?\s?\d[\d.,'\s\u00a0]*(?:\/\s?\d{1,2})?\s?(?:%|\+|k|m|b|x|×|mio\.?|mrd\.?|million|millionen|billion|tsd\.?|ms|s|h|hrs|tb|gb|mb|万|億|件|社|人|名|年|か国|★|⭐|°|stars?|years?|jahre|days?|min|hours?|kg|km|m²|tons?){0,2}\s?\+?$/iu.test(
+    /^[~≈+<>≥$€£¥]?\s?\d+(?:[.,'’\s\u00a0\u202f]\d{3})*(?:[.,]\d+)?(?:\/\s?\d{1,2})?\s?(?:%|\+|k|m|b|x|×|mio\.?|mrd\.?|million|millionen|billion|tsd\.?|ms|s|h|hrs|tb|gb|mb|万|億|件|社|人|名|年|店舗|店|校|大学|回|台|冊|時間|拠点|か国|ヶ国|カ国|★|⭐|°|stars?|years?|jahre|days?|min|hours?|kg|km|m²|tons?){0,2}\s?\+?$/iu.test(
       text,
     ) &&
     !/^(19|20)\d\d$/.test(text)

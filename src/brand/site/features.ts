@@ -1,0 +1,129 @@
+/** What a site says it can do: repeated titles, each with a sentence, often with an icon. */
+import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
+import { closest, descendants, type Element, tidy } from './dom.ts';
+import { areGoods, arePeople, areQuestions, captionOf, hasPicture, type Reader } from './groups.ts';
+import { type Group, headingsIn, type Item, linesOf, type Outline } from './outline.ts';
+import { dateIn, priceIn } from './patterns.ts';
+
+type Feature = DeepCrawlResult['content']['features'][number];
+/** `isLed`: its title begins its only line. */
+type FeatureItem = Item & { isLed?: boolean };
+
+export const readFeatures: Reader<{ features: Feature[] }> = (outline, group, { features }) => {
+  const caption = captionOf(outline, group);
+  if (isNoFeature(group.parent) || otherWords.test(caption)) return false;
+  const isNamed = featureWords.test(`${caption} ${group.parent.get('class')} ${group.parent.get('id')}`);
+  const items = group.items.map(
+    (item): FeatureItem => (isNamed && ledIn(outline, item)) || titled(outline, item),
+  );
+  if (!areAlike(group, items) || arePeople(items) || areQuestions(items) || areGoods(items)) return false;
+  const known = items.map((item) => readFeature(outline, item)).filter((one) => one !== undefined);
+  if (known.length < 2 || known.length < items.length * 0.6) return false;
+  features.push(...known.filter(({ title }) => !features.some((one) => one.title === title)));
+  return true;
+};
+
+/** Of what has no heading the first line is the title, where a sentence follows. */
+function titled(outline: Outline, item: Item): Item {
+  if (item.heading || item.element.tag === 'p' || item.element.tag === 'tr') return item;
+  const [first, second] = linesOf(item.element, outline);
+  const isTitle =
+    first !== undefined &&
+    second !== undefined &&
+    first.text.length <= 60 &&
+    /[.!?。！？…]$/.test(second.text);
+  return isTitle && second.text.length > first.text.length
+    ? { ...item, heading: first.element, title: first.text }
+    : item;
+}
+
+/** `**Fast**: it is there before you blink`, in a list that is said to be of features. */
+function ledIn(outline: Outline, item: Item): FeatureItem | undefined {
+  const [line, ...others] = linesOf(item.element, outline);
+  const isLed = item.heading && /^(strong|b)$/.test(item.heading.tag) && line?.text.startsWith(item.title);
+  return isLed && others.length === 0 ? { ...item, isLed: true } : undefined;
+}
+
+const featureWords =
+  /(?<!\p{L})(features?|benefits?|advantages?|highlights|why|vorteile|funktionen|leistungen|warum|avantages|fonctionnalités|pourquoi|ventajas|características|vantaggi|funkcje|zalety)(?!\p{L})|特長|特徴|機能|できること/iu;
+
+/** Columns and rows of a layout are no list: things of one kind have headings of one kind. */
+function areAlike({ isPart }: Group, items: readonly Item[]): boolean {
+  const tags = items.map(({ heading }) => heading?.tag ?? '');
+  if (tags.includes('h1')) return false;
+  const areSections = items.some(({ element }) => element.tag === 'section');
+  if (areSections && !items.every(({ element }) => featureNames.test(element.get('class')))) return false;
+  const isIllustrated = ({ element }: Item) => headingsIn(element) === 1 && hasPicture(element);
+  if (isPart && !items.every(isIllustrated)) return false;
+  const counts = tags.map((tag) => (tag === '' ? 0 : tags.filter((other) => other === tag).length));
+  return Math.max(...counts) >= items.length * 0.6;
+}
+
+const featureNames =
+  /(^|[\s_-])(features?|benefits?|advantages?|vorteile?|services?|leistung(?:en)?|usp)([\s_-]|$)/i;
+
+/** People, articles, questions, goods and logos are lists of other things. */
+function isNoFeature(parent: Element): boolean {
+  return (
+    closest(
+      parent,
+      (one) =>
+        one.tag !== 'body' && one.tag !== 'html' && otherLists.test(` ${one.get('id')} ${one.get('class')} `),
+    ) !== undefined
+  );
+}
+
+const otherLists =
+  /[\s_-](team|faq|accordion|timeline|blog|posts?|portfolio|gallery|clients?|partners?|logos|comments?|experience|education|contact|form|products?|shop|cart|testimonials?|pricing|resume|footer|steps?|sponsors?|alerts?|toasts?|tooltips?|popovers?|modals?)[\s_-]/i;
+
+/** The same, by the heading above: words in some languages help where names of classes do not. */
+const otherWords =
+  /\b(faqs?|questions|q&a|(?:our|the|meet the) team|latest (?:posts?|news|articles)|(?:from the )?blog|news|häufige fragen|(?:unser|das) team|neuigkeiten|aktuelles|questions fréquentes|l['’]équipe|journal|domande frequenti|preguntas|novità|noticias|portfolio|our (?:work|projects)|case studies|how it works|so funktioniert(?:['’]s| es)?|get in touch|contact(?: us)?|kontakt|(?:related|recent) (?:posts|products|articles))\b|よくある(?:ご)?質問|お知らせ|ニュース|ブログ|ご利用の流れ|使い方|お問い合わせ/iu;
+
+function readFeature(outline: Outline, item: FeatureItem): Feature | undefined {
+  const { element, heading, text, isLed } = item;
+  const title = isLed ? item.title.replace(/[:.–—-]+$/, '') : item.title;
+  if (!heading || title === '' || title.length > 90 || text.length > 700 || priceIn(text) !== undefined)
+    return undefined;
+  if (isWhole(element, heading)) return undefined;
+  const description = isLed
+    ? tidy(text.slice(title.length).replace(/^[\s:.–—-]+/, ''))
+    : describe(outline, item);
+  const isLong = description.length >= (/[\u3040-\u9fff\uac00-\ud7af]/.test(description) ? 10 : 20);
+  if (!isLong || dateIn(description) !== undefined || /@\w+\.\w/.test(description)) return undefined;
+  const icon = iconOf(element);
+  return { title, description, ...(icon === undefined ? {} : { icon }) };
+}
+
+const describe = (outline: Outline, { element, title }: Item): string =>
+  linesOf(element, outline)
+    .map(({ text }) => text)
+    .filter((one) => one !== title && !one.startsWith(title))
+    .sort((a, b) => b.length - a.length)[0] ?? '';
+
+/** Holds several things of the kind, or a form. */
+function isWhole(element: Element, heading: Element): boolean {
+  const inside = [...descendants(element)];
+  return (
+    headingsIn(element) > 2 ||
+    inside.some((one) => one !== heading && one.tag === heading.tag && /^h[1-6]$/.test(one.tag)) ||
+    inside.some(({ tag }) => /^(input|select|textarea)$/.test(tag))
+  );
+}
+
+/** The name of an icon, as its font or its file has it. */
+function iconOf(element: Element): string | undefined {
+  for (const one of descendants(element)) {
+    if (one.tag === 'i' || one.tag === 'span') {
+      const name = one.classes
+        .map(
+          (part) => /^(?:fa|bi|ti|icon|ni|nc-icon|ri|la|feather|icofont)-([a-z][a-z0-9-]+)$/.exec(part)?.[1],
+        )
+        .find((part) => part !== undefined && !/^(lg|xs|sm|fw|\dx|stack.*|inverse)$/.test(part));
+      if (name !== undefined) return name;
+    }
+    const source = one.tag === 'img' ? /([\w-]+)\.svg(?:\?|$)/.exec(one.get('src'))?.[1] : undefined;
+    if (source !== undefined) return source;
+  }
+  return undefined;
+}

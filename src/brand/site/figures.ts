@@ -1,0 +1,67 @@
+/** Figures with what they count: `1,200 households`, a number above its label. */
+import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
+import { descendants, type Element, TextNode, tidy } from './dom.ts';
+import { areGoods, type Reader } from './groups.ts';
+import { type Item, linesOf, type Outline } from './outline.ts';
+import { isFigure } from './patterns.ts';
+
+type Figure = DeepCrawlResult['content']['stats'][number];
+
+export const readFigures: Reader<{ stats: Figure[] }> = (outline, { items }, { stats }) => {
+  if (areGoods(items)) return false;
+  const known = items.map((item) => readFigure(outline, item)).filter((one) => one !== undefined);
+  if (known.length < 2 || known.length < items.length * 0.7) return false;
+  stats.push(...known);
+  return true;
+};
+
+const maxChars = 140;
+
+function readFigure(outline: Outline, { element, text }: Item): Figure | undefined {
+  if (text.length > maxChars || isForSale(element, text) || isOfTools(element)) return undefined;
+  const parts = joined(partsOf(outline, element));
+  const value = parts.find(isFigure);
+  const label = parts.find((one) => one !== value && /\p{L}{2}|[\u3040-\u9fff]/u.test(one));
+  return value === undefined || label === undefined || label.length > 80 ? undefined : { label, value };
+}
+
+/** A price to the cent beside a picture or a button is of goods. */
+function isForSale(element: Element, text: string): boolean {
+  if (!/[$€£¥￥円]/.test(text)) return false;
+  const hasCents = /\d[.,]\d\d(?!\d)/.test(text);
+  return hasCents && [...descendants(element)].some(({ tag }) => tag === 'img' || tag === 'button');
+}
+
+/** Rows of a table of data, and what one operates: ranges of a chart, filters. */
+function isOfTools(element: Element): boolean {
+  if (element.tag === 'tr' && element.elements.length > 2) return true;
+  return [...descendants(element)].some(({ tag }) => /^(button|input|select|table)$/.test(tag));
+}
+
+/** Lines; those in which a number stands with other things piece by piece. */
+function partsOf(outline: Outline, element: Element): string[] {
+  return linesOf(element, outline).flatMap((line) =>
+    /\d/.test(line.text) && !isFigure(line.text) ? piecesOf(line.element, outline) : [line.text],
+  );
+}
+
+const maxPieces = 24;
+
+function piecesOf(element: Element, { isShown }: Outline): string[] {
+  const pieces: string[] = [];
+  const stack: (Element | TextNode)[] = [element];
+  for (let next = stack.pop(); next && pieces.length < maxPieces; next = stack.pop()) {
+    if (next instanceof TextNode) pieces.push(tidy(next.text));
+    else if (isShown(next)) stack.push(...next.children.toReversed());
+  }
+  return pieces.filter((one) => one !== '');
+}
+
+/** A unit that has an element of its own belongs to its number, where another part is the label. */
+function joined(parts: readonly string[]): string[] {
+  const at = parts.findIndex(isFigure);
+  const [value = '', unit = ''] = [parts[at], parts[at + 1]];
+  const others = parts.filter((_, n) => n !== at && n !== at + 1);
+  const isUnit = at >= 0 && unit !== '' && !/^\d/.test(unit) && isFigure(value + unit);
+  return isUnit && others.some((one) => /\p{L}{2}/u.test(one)) ? [value + unit, ...others] : [...parts];
+}

@@ -1,0 +1,66 @@
+/** What a group of siblings is about, by what stands around it: the heading above it, people's names, questions. */
+import { descendants, type Element } from './dom.ts';
+import type { Group, Item, Outline } from './outline.ts';
+
+/** A reader takes what it knows of a group and says whether the group was of its kind. */
+export type Reader<Found> = (outline: Outline, group: Group, found: Found) => boolean;
+
+/** How far above a group its heading may stand. */
+const maxLevels = 3;
+
+/** The heading that a group stands under; empty when there is none near. */
+export function captionOf({ text, isShown }: Outline, { parent, items }: Group): string {
+  const inside = new Set(items.map(({ element }) => element));
+  let below: Element = parent;
+  for (let level = 0, one: Element | null = parent; one && level < maxLevels; level += 1, one = one.parent) {
+    if (one.tag === 'body') return '';
+    const before = one === parent ? one.elements : one.elements.slice(0, one.elements.indexOf(below));
+    const heading = before
+      .filter((other) => !inside.has(other))
+      .flatMap((other) => [other, ...descendants(other)])
+      .findLast((other) => /^h[1-6]$/.test(other.tag) && isShown(other));
+    if (heading) return text(heading, 120);
+    below = one;
+  }
+  return '';
+}
+
+/** Most of the items; of two both. */
+export const isMost = (count: number, items: readonly unknown[]): boolean =>
+  count >= Math.max(2, items.length * 0.6);
+
+const roles =
+  /\b(ceo|cto|cfo|coo|founder|co-?founder|chief|head|lead|manager|engineer|designer|developer|director|officer|president|professor|partner|assistant|editor|owner|leiter(?:in)?|gründer(?:in)?|geschäftsführer(?:in)?|entwickler(?:in)?|inhaber(?:in)?|directeur|directrice|gérante?|fondateur|fondatrice|direttore|responsable|kierownik|prezes)\b|代表|取締役|社長|店長|部長|院長|教授/iu;
+const personName = /^(?:\p{Lu}[\p{L}'’.-]*\s){1,3}\p{Lu}[\p{L}'’.-]*$/u;
+
+/** People of a team: each item a name and what the person does. */
+export function arePeople(items: readonly Item[]): boolean {
+  const people = items.filter(({ title, text }) => {
+    const rest = text.replace(title, ' ').trim();
+    return personName.test(title) && (roles.test(rest.slice(0, 80)) || rest.length < 40);
+  });
+  return isMost(people.length, items);
+}
+
+/** Questions with their answers. */
+export function areQuestions(items: readonly Item[]): boolean {
+  return isMost(items.filter(({ title }) => /[?？]\s*$/.test(title)).length, items);
+}
+
+const pictures = new Set(['img', 'svg', 'picture', 'video']);
+
+/** Whether something is shown beside the text: a picture, or an icon of a font. */
+export function hasPicture(element: Element): boolean {
+  for (const one of descendants(element)) {
+    if (pictures.has(one.tag)) return true;
+    if (one.tag === 'i' && one.classes.length > 0 && one.elements.length === 0) return true;
+  }
+  return false;
+}
+
+const cart =
+  /add to (?:cart|bag|basket)|buy now|in den (?:warenkorb|einkaufswagen)|ajouter au panier|aggiungi al carrello|añadir al carrito|do koszyka|カートに入れる|加入购物车/i;
+
+/** Goods that one puts into a cart. */
+export const areGoods = (items: readonly Item[]): boolean =>
+  isMost(items.filter(({ text }) => cart.test(text)).length, items);
