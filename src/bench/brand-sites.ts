@@ -47,6 +47,8 @@ export type Site = {
   package?: string;
   root?: string;
   page?: string;
+  /** The package's other pages are of other things: they are not served. */
+  isAlone?: boolean;
   /** Set aside while the rules were made. */
   kept: boolean;
   expected: Expected;
@@ -92,7 +94,8 @@ export async function serveSites(sites: readonly Site[]): Promise<{ port: number
       return response.writeHead(302, { location: `/${site.page}` }).end();
     // Some packages keep robots away from their demonstration.
     const file = site && path !== '/robots.txt' && (await fileAt(join(folderOfSite(site), normalize(path))));
-    if (!file) return response.writeHead(404).end();
+    const isOther = site?.isAlone && file && extname(file) === '.html' && path !== `/${site.page}`;
+    if (!file || isOther) return response.writeHead(404).end();
     response.writeHead(200, { 'content-type': types[extname(file)] ?? 'application/octet-stream' });
     return response.end(await readFile(file));
   });

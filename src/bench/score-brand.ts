@@ -1,6 +1,6 @@
 /**
  * `npm run score-brand`: how right brand detection and deep crawl are on sites whose look a person has written down.
- * Prints what was missed and one JSON line; `-- open` or `-- kept` take one half alone, `-- <id>` one site.
+ * Prints what was missed and one JSON line; `-- open` or `-- kept` take one half alone, `-- <id>,<id>` some sites.
  *
  * A colour is a hit at CIEDE2000 of at most 5; names and fonts when they are the same but for case; lists are scored
  * by F1 over all sites.
@@ -28,7 +28,7 @@ const all = await readSites();
 const sites =
   wish === 'open' || wish === 'kept'
     ? all.filter(({ kept }) => kept === (wish === 'kept'))
-    : all.filter(({ id }) => wish === undefined || id === wish);
+    : all.filter(({ id }) => wish === undefined || wish.split(',').includes(id));
 await fetchSites(sites);
 const server = await serveSites(sites);
 const { crawler, close } = openLocalCrawler();
