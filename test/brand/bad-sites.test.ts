@@ -1,6 +1,7 @@
 /** Sites that fail, hang, lie, flood or lead astray: each a right answer or one clear error, and nothing connected to. */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, createServer as createTcp } from 'node:net';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
@@ -9,6 +10,7 @@ import { createSiteCrawler } from '../../src/brand/site/site-crawler.ts';
 import { createThreadCrawler } from '../../src/brand/thread-crawler.ts';
 import { createOutbound } from '../../src/outbound/outbound.ts';
 import { forbiddenHosts } from '../fixtures/forbidden-hosts.ts';
+import { selfSigned } from '../fixtures/self-signed.ts';
 import { serveSources } from '../fixtures/service.ts';
 
 const never = new AbortController().signal;
@@ -71,6 +73,22 @@ t.test('a site that gives no page is refused with the reason, in words for the c
   for (const [detail, answer] of answers)
     await t.rejects(crawler.detect(await serve(t, answer), never), refusedWith(detail), detail);
   await t.rejects(crawler.detect('nowhere.example.com', never), refusedWith('the domain has no address'));
+});
+
+t.test('a site with a certificate that nobody vouches for is refused, and not read', async (t) => {
+  const paths: (string | undefined)[] = [];
+  const server = createTlsServer(selfSigned, ({ url }, response) => {
+    paths.push(url);
+    response.end(html('<h1>Secret</h1>'));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const domain = `localhost:${(server.address() as AddressInfo).port}`;
+  const detail = 'the certificate of the site is not valid';
+  await t.rejects(open(t).detect(domain, never), refusedWith(detail));
+  await t.rejects(open(t).deepCrawl(domain, never), refusedWith(detail));
+  t.strictSame(paths, []);
 });
 
 t.test('robots.txt is obeyed: by all, by name, path by path, and a failing one keeps us out', async (t) => {

@@ -89,6 +89,8 @@ function readFeature(outline: Outline, item: FeatureItem): Feature | undefined {
   const description = isLed
     ? tidy(text.slice(title.length).replace(/^[\s:.–—-]+/, ''))
     : describe(outline, item);
+  // A sentence in quotation marks is somebody's.
+  if (/^[“”„«»「『"‟]/.test(title)) return undefined;
   const isLong = description.length >= (/[\u3040-\u9fff\uac00-\ud7af]/.test(description) ? 10 : 20);
   if (!isLong || dateIn(description) !== undefined || /@\w+\.\w/.test(description)) return undefined;
   const icon = iconOf(element);

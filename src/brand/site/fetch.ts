@@ -146,13 +146,18 @@ export function createFetcher(outbound: Pick<Outbound, 'request'>, signal: Abort
         const answer = await fetchPage(`https://${domain}/`).catch((cause: unknown) => {
           if (!(cause instanceof OutboundError) || !plainFailures.has(cause.failure)) throw cause;
           robots.clear();
-          return fetchPage(`http://${domain}/`);
+          return fetchPage(`http://${domain}/`).catch((plain: unknown) => {
+            // Where nobody speaks http either, it is the certificate that the site gets wrong.
+            const isNeither = plain instanceof OutboundError && plainFailures.has(plain.failure);
+            throw isNeither && isOfCertificate(cause) ? cause : plain;
+          });
         });
         if (!answer) throw new CrawlError('the site asks robots to stay away');
         return readHome(answer);
       } catch (cause) {
         if (!(cause instanceof OutboundError)) throw cause;
-        throw new CrawlError(reasons[cause.failure] ?? 'the site did not answer', { cause });
+        const reason = isOfCertificate(cause) ? wrongCertificate : reasons[cause.failure];
+        throw new CrawlError(reason ?? 'the site did not answer', { cause });
       }
     },
 
@@ -226,6 +231,13 @@ export async function inParallel<Item, Result>(
 }
 
 const plainFailures = new Set(['connect', 'tls', 'reset']);
+const wrongCertificate = 'the certificate of the site is not valid';
+
+/** Other failures of TLS are of servers that speak something else. */
+function isOfCertificate({ failure, cause }: OutboundError): boolean {
+  return failure === 'tls' && /CERT|SIGNATURE/.test(String((cause as NodeJS.ErrnoException)?.code));
+}
+
 const reasons: Partial<Record<OutboundError['failure'], string>> = {
   dns: 'the domain has no address',
   blocked_address: 'the address is not allowed',

@@ -19,7 +19,11 @@ const maxChars = 140;
 
 function readFigure(outline: Outline, { element, text }: Item): Figure | undefined {
   if (text.length > maxChars || isForSale(element, text) || isOfTools(element)) return undefined;
-  const parts = joined(partsOf(outline, element));
+  // What is a unit in one place is the label where nothing else is: 6,200 shops.
+  return labelled(joined(partsOf(outline, element))) ?? labelled(piecesOf(element, outline));
+}
+
+function labelled(parts: readonly string[]): Figure | undefined {
   const value = parts.find(isFigure);
   const label = parts.find((one) => one !== value && /\p{L}{2}|[\u3040-\u9fff]/u.test(one));
   return value === undefined || label === undefined || label.length > 80 ? undefined : { label, value };

@@ -2,6 +2,12 @@
 
 /** Splits at a character outside of brackets and quotes. A space stands for any white space. */
 export function splitAt(text: string, separator: ',' | ' ' | '/' | ';'): string[] {
+  // Most selectors and values have neither brackets nor quotes.
+  const isBare = separator !== ' ' && !/[()[\]"'\\]/.test(text);
+  return isBare ? text.split(separator) : splitWithCare(text, separator);
+}
+
+function splitWithCare(text: string, separator: string): string[] {
   const parts: string[] = [];
   const place = new Place();
   let start = 0;
