@@ -7,7 +7,7 @@ const amount =
 const period =
   '(?:\\s?(?:/|per|pro|par|al|a|im|je)\\s?(?:user|seat|nutzer|member|person)?\\s?/?\\s?(?:month|mo|monat|mois|mese|mes|mies|miesiąc|maand|year|yr|jahr|anno|an|año|rok|week|day|tag|user|seat|nutzer|h|hour|月|年)\\b\\.?|\\s?[/／]\\s?(?:月|年|人)|\\s?(?:monthly|yearly|monatlich|jährlich|miesięcznie|rocznie))?';
 const price = new RegExp(
-  `(?:(?:月額|年額|毎月)\\s?)?(?:(?<![\\w.])(?:${symbols})\\s?(?:${amount})(?![\\d%])|(?<![\\w.,])(?:${amount})\\s?(?:${symbols}|円|元|원|Euro|ユーロ|ドル)(?![\\p{L}]))${period}`,
+  `(?:(?<![\\w.])(?:${symbols})\\s?(?:${amount})(?![\\d%])|(?<![\\w.,])(?:${amount})\\s?(?:${symbols}|円|元|원|Euro|ユーロ|ドル)(?![\\p{L}]))${period}`,
   'iu',
 );
 /** A price that nobody pays any more, or that is saved. */
