@@ -101,7 +101,7 @@ export const CrawlProgress = z.object({
   /** In normal form. */
   domain: z.string(),
   pages_fetched: z.int(),
-  /** Grows while pages name others: at most 25. */
+  /** Grows while pages name others. */
   pages_planned: z.int(),
 });
 export type CrawlProgress = z.infer<typeof CrawlProgress>;

@@ -51,12 +51,18 @@ export function outline(page: Page, isShown: (element: Element) => boolean): Out
   const text = (element: Element, maxLength = 2_000) => textOf(element, isShown, maxLength);
   const content = page.all.filter((one) => one.depth > 2 && isShown(one) && isContent(one));
   const groups: Group[] = [];
+  /** An element may be an item of several groups. */
+  const known = new Map<Element, Item>();
+  const toItem = (element: Element): Item => {
+    const item = known.get(element) ?? itemOf(element, text);
+    known.set(element, item);
+    return item;
+  };
   for (const parent of content) {
     if (groups.length >= maxGroups) break;
     for (const { elements, isPart } of repeatsOf(parent)) {
       const items = elements.filter((one) => isPair(one) || isShown(one)).slice(0, maxItems);
-      if (items.length >= 2)
-        groups.push({ parent, isPart, items: items.map((element) => itemOf(element, text)) });
+      if (items.length >= 2) groups.push({ parent, isPart, items: items.map(toItem) });
     }
   }
   return { page, isShown, text, groups, content };
