@@ -7,6 +7,7 @@ import type { PrepareResponse } from '../../schemas/asset.ts';
 import { photo } from '../fixtures/images.ts';
 import { serveSources, type TestUser } from '../fixtures/service.ts';
 import { checkBothThemes, type Dashboard, skip, startDashboard, takeScreenshots } from './browser.ts';
+import { until } from './until.ts';
 
 const short = { mode: 'animate-in', dur_seconds: 2 } as const;
 const many = 1_000;
@@ -65,7 +66,7 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
 
     await card.click();
     await page.locator('video').waitFor();
-    await page.waitForFunction(`document.querySelector('video')?.readyState >= 2`);
+    await until(page, `document.querySelector('video')?.readyState >= 2`);
     t.equal(await litState(page), 'ready');
   });
 
@@ -130,10 +131,9 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     const cards = page.locator('.asset-card[data-asset]');
     await cards.first().waitFor();
     await takeScreenshots(page, 'gallery-many');
-    await page.waitForFunction(
+    await until(
+      page,
       `scrollTo(0, document.body.scrollHeight); document.querySelectorAll('.asset-card[data-asset]').length >= ${many}`,
-      undefined,
-      { polling: 50, timeout: 60_000 },
     );
     t.equal(await cards.count(), many);
     const ids = (await page.evaluate(
@@ -147,7 +147,7 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     await page.evaluate('window.longest = 0; scrollTo(0, 0)');
     await page.keyboard.press('/');
     await page.keyboard.type('number-77');
-    await page.waitForFunction(`document.querySelectorAll('.asset-card[data-asset]').length === 11`);
+    await until(page, `document.querySelectorAll('.asset-card[data-asset]').length === 11`);
     t.match(page.url(), /q=number-77/);
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('ArrowRight');
@@ -161,7 +161,7 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     await page.keyboard.press('Enter');
     await page.waitForURL(`**/assets/${wanted}`);
     await page.goBack();
-    await page.waitForFunction(`document.querySelectorAll('.asset-card[data-asset]').length === 11`);
+    await until(page, `document.querySelectorAll('.asset-card[data-asset]').length === 11`);
     await page.getByText('Failed', { exact: true }).click();
     await page.getByText('Nothing fits').waitFor();
     await checkBothThemes(t, page, 'gallery, nothing fits');

@@ -5,6 +5,7 @@ import type { Delivery } from '../../schemas/webhook.ts';
 import { startReceiver } from '../fixtures/receiver.ts';
 import { serveSources } from '../fixtures/service.ts';
 import { checkBothThemes, skip, startDashboard, takeScreenshots } from './browser.ts';
+import { until } from './until.ts';
 
 t.test('webhooks in the dashboard', { skip, timeout: 120_000 }, async (t) => {
   const dashboard = await startDashboard(t, { OUTBOUND_ALLOW: '127.0.0.0/8' });
@@ -98,7 +99,7 @@ t.test('webhooks in the dashboard', { skip, timeout: 120_000 }, async (t) => {
       await user.call('POST', `/api/projects/${user.projectId}/webhooks/deliveries/${id}/redeliver`);
     }
     const rows = page.locator('tbody tr');
-    await page.waitForFunction(`document.querySelectorAll('tbody tr').length === ${done.length}`);
+    await until(page, `document.querySelectorAll('tbody tr').length === ${done.length}`);
     receiver.answer = (_, response) => void response.end();
     await page.getByRole('button', { name: 'Redeliver dead ones' }).click();
     await page.getByRole('button', { name: 'Send them again' }).click();
