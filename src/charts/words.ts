@@ -25,9 +25,13 @@ export const assetWords: ChartWords = {
     START: 'start',
     REGENERATE: 'regenerate',
     CANCEL: 'cancel',
+    FAIL: () => ({ words: 'given up by an operator', kind: 'failure' }),
+    HURRY: 'hurried by an operator',
     ERASE: 'erase',
     WORK_STARTED: 'a worker began',
-    SOURCE_FETCHED: 'image fetched',
+    SOURCE_FETCHED: (guards) => ({
+      words: guards.includes('hasVision') ? 'fetched, described before' : 'image fetched',
+    }),
     VISION_COMPLETED: (guards) => ({ words: guards.includes('isLoop') ? 'described: a loop' : 'not a loop' }),
     SUBMITTED: (guards) => ({
       words: guards.includes('isCurrent') ? 'submitted' : 'late submission, called off or followed',

@@ -50,8 +50,6 @@ type BulkDocument = Omit<BulkJob, 'id' | 'filter'> & {
   expiresAt: Date;
 };
 
-export type BulkStore = ReturnType<typeof createBulkJobs>;
-
 const durable = { writeConcern: { w: 'majority', journal: true } } as const;
 const jobKeptMs = 30 * 24 * 60 * 60_000;
 const maxLines = 500;

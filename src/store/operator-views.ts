@@ -394,7 +394,7 @@ function byAgeHint(kind: MachineKind, filter: MachineFilter): View['hint'] {
 function conditionsOf(kind: MachineKind, filter: MachineFilter): Filter<ActorDocument>[] {
   const { projects, version, error, minAttempt, provider, untilTs } = filter;
   const conditions: (Filter<ActorDocument> | undefined)[] = [
-    stateCondition(kind, filter),
+    stateCondition(filter),
     projects && { project: { $in: [...projects] } },
     kind === 'asset' && projects && isByAge(filter) ? statusCondition(filter) : undefined,
     version === undefined ? undefined : { 'machine.version': version },
@@ -406,7 +406,7 @@ function conditionsOf(kind: MachineKind, filter: MachineFilter): Filter<ActorDoc
   return conditions.filter((one) => one !== undefined);
 }
 
-function stateCondition(kind: MachineKind, filter: MachineFilter): Filter<ActorDocument> | undefined {
+function stateCondition(filter: MachineFilter): Filter<ActorDocument> | undefined {
   const { states, stuckBefore } = filter;
   if (stuckBefore) {
     const stuck = states.flatMap((state) => {

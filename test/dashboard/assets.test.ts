@@ -262,7 +262,7 @@ async function multiply({ service }: Dashboard, id: string, project: string, cou
   if (!template) throw new Error(`no asset ${id}`);
   const context = template.machine.context as object;
   const writes = Array.from({ length: count }, (_, index) => ({
-    loadedVersion: 0,
+    before: template,
     isNew: true,
     newFacts: [],
     resetFacts: false,

@@ -33,7 +33,9 @@ export function Preview(props: { attributes: readonly [string, string][]; ratio:
       <div ref={box} class="preview" style={{ aspectRatio: props.ratio }} />
       <div class="row preview-state" aria-live="polite">
         {state === 'waiting' && matchMedia('(prefers-reduced-motion: reduce)').matches ? (
-          <p class="note">Your system asks for less motion: like every visitor with that wish you see the still.</p>
+          <p class="note">
+            Your system asks for less motion: like every visitor with that wish you see the still.
+          </p>
         ) : (
           state && <StateBadge state={shownState(state)} />
         )}

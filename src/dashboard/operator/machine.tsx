@@ -1,5 +1,5 @@
 /** One machine, whole: what it waits for and why, its run to scale, what may be done to it, and everything stored. */
-import type { ComponentChildren, ComponentType } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type {
   HistoryEvent,
@@ -9,6 +9,7 @@ import type {
   PossibleAction,
 } from '../../../schemas/operator-console.ts';
 import { post } from '../api.ts';
+import { Chart } from '../charts/chart.tsx';
 import { Button } from '../ui/button.tsx';
 import { Code } from '../ui/code.tsx';
 import { Confirm } from '../ui/dialog.tsx';
@@ -24,13 +25,7 @@ import { Id, State, TimeChoice, to, View, ViewFoot, When } from './parts.tsx';
 import { type Polled, usePoll } from './poll.ts';
 import { Timeline } from './timeline.tsx';
 
-/** @param Chart draws the machine's states with the present one lit, where there is such a drawing */
-export function MachinePage(props: {
-  kind: MachineKind;
-  id: string;
-  Chart?: ComponentType<{ kind: MachineKind; state: string }> | undefined;
-}) {
-  const { kind, id, Chart } = props;
+export function MachinePage({ kind, id }: { kind: MachineKind; id: string }) {
   const path = `/api/operator/machines/${kind}/${encodeURIComponent(id)}`;
   const polled = usePoll<MachineDetail>(path);
   return (
@@ -43,8 +38,9 @@ export function MachinePage(props: {
           <>
             <Present detail={detail} />
             <Actions detail={detail} polled={polled} />
-            {Chart && <Chart kind={kind} state={detail.machine.state} />}
             <History detail={detail} />
+            <h2>States</h2>
+            <Chart name={kind} state={detail.machine.state} />
             <Stored detail={detail} />
           </>
         )}
@@ -309,11 +305,7 @@ function Stored({ detail }: { detail: MachineDetail }) {
       )}
       <details>
         <summary>The document</summary>
-        <Code
-          name="Without secrets and signatures"
-          text={JSON.stringify(snapshot, undefined, 2)}
-          language="json"
-        />
+        <Code name="Without secrets and signatures" text={JSON.stringify(snapshot, undefined, 2)} />
       </details>
       {audit.length > 0 && (
         <>

@@ -56,7 +56,7 @@ export function DeliveryDialog(props: { projectId: string; id: string; onClose()
             <Answer delivery={delivery} />
           )}
           <Attempts events={events} />
-          <Code name="Request" language="http" text={requestOf(delivery)} />
+          <Code name="Request" text={requestOf(delivery)} />
           <Button look="quiet" expanded={isChartOpen} onClick={() => openChart(!isChartOpen)}>
             {isChartOpen ? 'Hide its states' : 'Show its states'}
           </Button>
