@@ -72,7 +72,8 @@ const beside = fileURLToPath(
 
 /** Compressed by its format. */
 const isPacked = (path: string) => /\.(woff2|png|jpg)$/.test(path);
-const isFile = (path: string) => path.slice(path.lastIndexOf('/')).includes('.');
+const isFile = (path: string) =>
+  path.startsWith(`${root}/assets/`) || path.slice(path.lastIndexOf('/')).includes('.');
 
 const spec: RawSpec & { summary: string } = {
   summary: 'The dashboard, for people',

@@ -1,5 +1,6 @@
 /** Counts for those who watch the service: bounded in time, and read from indexes alone. */
 import type { Db, Document } from 'mongodb';
+import { statesIndex } from './operator-views.ts';
 
 /** How many are in a state, and since when the one is that has been there longest (unix ms). */
 export type StateCount = { state: string; count: number; sinceTs: number };
@@ -16,17 +17,12 @@ export function createMeasures(db: Db) {
   const mails = db.collection('mailOutbox');
 
   return {
-    async ensureIndexes(): Promise<void> {
-      const key = { state: 1, enteredTs: 1 } as const;
-      await deliveries.createIndex(key, { name: 'retrying', partialFilterExpression: retrying });
-    },
-
     /** Assets whose run is under way. */
     assetStates: () =>
       count(
         assets.aggregate(byState({ state: { $nin: assetEnds } }), {
           ...options,
-          hint: 'state_1_enteredTs_1',
+          hint: statesIndex,
         }),
       ),
 
@@ -34,7 +30,7 @@ export function createMeasures(db: Db) {
     async deliveryStates(): Promise<StateCount[]> {
       const found = await Promise.all([
         count(deliveries.aggregate(byState({ state: 'sending' }), { ...options, hint: 'to send' })),
-        count(deliveries.aggregate(byState(retrying), { ...options, hint: 'retrying' })),
+        count(deliveries.aggregate(byState(retrying), { ...options, hint: statesIndex })),
       ]);
       return found.flat();
     },

@@ -52,8 +52,10 @@ const attemptField = 'machine.context.attempt';
 const providerField = 'machine.context.job.provider';
 const byState = { state: 1, enteredTs: 1, _id: 1 } as const;
 const isText = { $type: 'string' as const };
+/** By state, longest in it first; of both kinds. */
+export const statesIndex = 'operator states';
 const hints = {
-  states: 'operator states',
+  states: statesIndex,
   attempts: 'operator attempts',
   errors: 'operator errors',
   providers: 'operator providers',

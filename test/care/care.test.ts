@@ -360,6 +360,7 @@ const retention: Record<string, 'by its time' | 'with its owner' | 'by its job' 
   assets: 'with its owner',
   attempts: 'by its time',
   audit: 'never',
+  bulk_jobs: 'by its time',
   crawls: 'by its time',
   deliveries: 'by its time',
   erasedAccounts: 'by its job',

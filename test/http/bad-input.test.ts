@@ -291,7 +291,9 @@ t.test('paths and queries', async (t) => {
         const body = request.bodySchema && JSON.stringify(request.body);
         const answer = await send(request, user, body, body ? json : {});
         checkAnswer(t, request, `${request.path}${request.search}`.slice(0, 120), answer);
-        if (request.path !== example.path && answer.status < 300) t.fail(`${request.path}: ${answer.status}`);
+        // Below /dashboard every path is the page, which finds its own way.
+        const isWrong = request.path !== example.path && template !== '/dashboard/{page}';
+        if (isWrong && answer.status < 300) t.fail(`${request.path}: ${answer.status}`);
       });
     });
   }
@@ -456,7 +458,7 @@ t.test('bodies that come too slowly', async (t) => {
   }
   t.test('200 for one that trickles in time', async (t) => {
     const body = JSON.stringify({ email: 'a@example.com', password: 'wrong' });
-    const answer = await trickle(front.port, `${signIn}Content-Length: ${body.length}\r\n\r\n`, body, 10);
+    const answer = await trickle(front.port, `${signIn}Content-Length: ${body.length}\r\n\r\n`, body, 4);
     t.match(answer.text, /^HTTP\/1\.1 401 /);
   });
   t.strictSame(
