@@ -54,9 +54,9 @@ t.test('from the embed page into other pages', { skip, timeout: 4 * minuteMs }, 
       'document.querySelector(".preview animated-asset")?.shadowRoot.querySelector("img")?.naturalWidth > 0',
     );
     await page.getByLabel('Text for who does not see it').fill('A bay at dusk');
-    t.equal(await page.getAttribute('.preview animated-asset', 'alt'), 'A bay at dusk');
+    await page.locator('.preview animated-asset[alt="A bay at dusk"]').waitFor();
     await page.getByText('Fits', { exact: true }).click();
-    t.equal(await page.getAttribute('.preview animated-asset', 'fit'), 'contain');
+    await page.locator('.preview animated-asset[fit="contain"]').waitFor();
     await checkBothThemes(t, page, 'embed');
     await takeScreenshots(page, 'embed');
     const { body: before } = await user.call('GET', '/api/user/me');
