@@ -151,7 +151,12 @@ export default {
       '^src/(observe|metrics|tracing|actors|effects|providers|outbound|store|bus|sse|brand|mail|http)/',
       '^(schemas|machines)/',
     ]),
-    only('docs: schemas', '^src/docs/', ['^src/docs/', '^schemas/'], ['markdown-it']),
+    only(
+      'docs: schemas, drawings',
+      '^src/docs/',
+      ['^src/docs/', '^src/charts/read\\.ts$', '^schemas/'],
+      ['markdown-it'],
+    ),
     {
       name: 'nobody imports the tops',
       severity: 'error',

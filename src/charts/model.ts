@@ -5,8 +5,8 @@
  *
  *   line    from state to state; several between the same two share one. More than two that lead out of a state from
  *           within it, to the same place, begin at its border: whatever happens inside, this may follow
- *   rule    what the machine itself accepts in every state. A state's own form of it, with other work to do, counts
- *           as the same
+ *   rule    what the machine itself accepts in every state (a state's own form of it, with other work to do, counts
+ *           as the same), and what its words tell of many states at once
  *   staying what leads nowhere: work asked for again, and the like
  */
 import type { AnyStateMachine, AnyStateNode } from 'xstate';
@@ -26,8 +26,8 @@ export type ChartState = {
 
 export type ChartLine = { from: string; to: string; words: string[]; kind: LineKind; transitions: string[] };
 
-/** `to` is where it leads; undefined for what leads nowhere. */
-export type ChartRule = { words: string; to: string | undefined; transitions: string[] };
+/** `where` it holds, in words; `to` is where it leads, nothing for what leads nowhere. */
+export type ChartRule = { where: string; words: string; to: string[]; transitions: string[] };
 
 export type ChartModel = {
   title: string;
@@ -63,6 +63,7 @@ type Edge = {
   to: string | undefined;
   words: string;
   kind: LineKind;
+  where?: string;
 };
 type Leading = Edge & { to: string };
 
@@ -89,13 +90,27 @@ function guardsOf(guard: unknown): string[] {
 }
 
 function rulesOf(edges: readonly Edge[]): ChartRule[] {
-  return edges
+  const everywhere = edges
     .filter(({ from }) => from === '')
     .map(({ event, to, words }) => ({
+      where: 'From every state',
       words,
-      to,
+      to: to === undefined ? [] : [to],
       transitions: edges.filter((one) => one.event === event && isSameRule(one, to)).map(({ id }) => id),
     }));
+  return [...everywhere, ...toldRules(edges)];
+}
+
+function toldRules(edges: readonly Edge[]): ChartRule[] {
+  const rules = new Map<string, ChartRule>();
+  for (const { id, to, words, where } of edges) {
+    if (where === undefined) continue;
+    const rule = rules.get(`${where}: ${words}`) ?? { where, words, to: [], transitions: [] };
+    rules.set(`${where}: ${words}`, rule);
+    rule.transitions.push(id);
+    if (to !== undefined && !rule.to.includes(to)) rule.to.push(to);
+  }
+  return [...rules.values()];
 }
 
 /** A state that refuses what the machine accepts elsewhere is part of the rule too. */

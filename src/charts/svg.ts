@@ -14,8 +14,8 @@ const corner = 7;
 /** `name` makes ids unique where several drawings share a page. */
 export function toSvg(name: string, model: ChartModel, layout: Layout): string {
   const { frames, boxes, lines, starts, width } = layout;
-  const rules = model.rules.filter(({ to }) => to !== undefined);
-  const height = layout.height + (rules.length > 0 ? ruleHeight : 0);
+  const rules = ruleLabels(model, layout.height);
+  const height = layout.height + (rules.length > 0 ? rules.length * ruleHeight + rulePadding : 0);
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" class="chart" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-labelledby="${name}-chart-title ${name}-chart-desc">`,
     `<title id="${name}-chart-title">${escaped(model.title)}</title>`,
@@ -28,27 +28,39 @@ export function toSvg(name: string, model: ChartModel, layout: Layout): string {
     ...lines.flatMap(({ label, line: of }) =>
       label ? [text(label, `chart-label chart-${of?.kind ?? 'step'}`)] : [],
     ),
-    rules.length > 0 ? text(ruleLabel(rules, layout.height), 'chart-purpose') : '',
+    ...rules.map((label) => text(label, 'chart-purpose')),
     '</svg>\n',
   ].join('\n');
 }
 
-const ruleHeight = 30;
+const ruleHeight = 18;
+const rulePadding = 12;
+/** What leads to more places than these leads on as its words say. */
+const placesTold = 2;
 
-const ruleLabel = (rules: ChartModel['rules'], y: number): Label => ({
-  text: `From every state: ${rules.map(({ words, to }) => `${words} → ${to}`).join(', ')}`,
-  x: 10,
-  y: y + 16,
-  anchor: 'start',
-});
+/** A line for each place where rules hold. What leads nowhere is told to those who hear it alone. */
+function ruleLabels({ rules }: ChartModel, y: number): Label[] {
+  const leading = rules.filter(({ to }) => to.length > 0);
+  return [...new Set(leading.map(({ where }) => where))].map((place, index) => {
+    const told = leading
+      .filter(({ where }) => where === place)
+      .map(({ words, to }) => (to.length > placesTold ? words : `${words} → ${to.join(' or ')}`));
+    return {
+      text: `${place}: ${told.join(', ')}`,
+      x: 10,
+      y: y + 16 + index * ruleHeight,
+      anchor: 'start',
+    };
+  });
+}
 
 /** For those who hear it: every way there is. */
 function describe({ lines, rules }: ChartModel): string {
   const words = (path: string) => path.replaceAll('.', ' ');
   return [
     ...rules.map(
-      ({ words: what, to }) =>
-        `From every state: ${what}${to === undefined ? '' : ` leads to ${words(to)}`}.`,
+      ({ where, words: what, to }) =>
+        `${where}: ${what}${to.length > 0 ? ` leads to ${to.map(words).join(' or ')}` : ''}.`,
     ),
     ...lines.map(({ from, to, words: what }) => `${words(from)} to ${words(to)}: ${what.join(', ')}.`),
   ].join(' ');

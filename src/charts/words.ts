@@ -5,7 +5,8 @@ import type { DeliveryMessage } from '../../schemas/delivery-messages.ts';
 /** What a transition is to a reader: work going on, something gone wrong, a wait that is over. */
 export type LineKind = 'step' | 'failure' | 'wait';
 
-type Told = { words: string; kind?: LineKind };
+/** `where`: told beneath the drawing, as a rule for those states, instead of as lines in it. */
+type Told = { words: string; kind?: LineKind; where?: string };
 
 /** `guards`: names of the transition's guards. An earlier transition of the same message had another. */
 type Telling = string | ((guards: readonly string[]) => Told);
@@ -25,13 +26,14 @@ export const assetWords: ChartWords = {
     START: 'start',
     REGENERATE: 'regenerate',
     CANCEL: 'cancel',
-    FAIL: () => ({ words: 'given up by an operator', kind: 'failure' }),
-    HURRY: 'hurried by an operator',
+    FAIL: () => ({ words: 'given up by an operator', where: 'Until it has ended' }),
+    HURRY: () => ({ words: 'hurried by an operator, who need not wait', where: 'While retrying' }),
     ERASE: 'erase',
     WORK_STARTED: 'a worker began',
-    SOURCE_FETCHED: (guards) => ({
-      words: guards.includes('hasVision') ? 'fetched, described before' : 'image fetched',
-    }),
+    SOURCE_FETCHED: (guards) =>
+      guards.includes('hasVision')
+        ? { words: 'an image described before', where: 'From source' }
+        : { words: 'image fetched' },
     VISION_COMPLETED: (guards) => ({ words: guards.includes('isLoop') ? 'described: a loop' : 'not a loop' }),
     SUBMITTED: (guards) => ({
       words: guards.includes('isCurrent') ? 'submitted' : 'late submission, called off or followed',
@@ -82,7 +84,11 @@ export const deliveryWords: ChartWords = {
 };
 
 /** @throws {Error} for a message or delay that nobody has put into words */
-export function tell(words: ChartWords, event: string, guards: readonly string[]): Required<Told> {
+export function tell(
+  words: ChartWords,
+  event: string,
+  guards: readonly string[],
+): Told & Required<Pick<Told, 'kind'>> {
   const delay = /^xstate\.after\.([^.]+)\./.exec(event)?.[1];
   const telling = delay === undefined ? words.messages[event] : words.delays[delay];
   if (telling === undefined) throw new Error(`no words for ${event}`);

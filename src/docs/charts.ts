@@ -1,27 +1,18 @@
 /**
  * State charts on pages: a line `[[chart asset]]` in a guide is the picture of that machine, drawn from its definition
- * at build time into src/charts. Without the picture the line is nothing.
+ * at build time.
+ *
+ * A picture is an image of its own, to be opened alone, so it brings the colours along: those of the pages, by the
+ * reader's theme.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { type ChartName, chartNames, readChart, readChartStyle } from '../charts/read.ts';
 import { type Html, html } from './html.ts';
 
 const line = /^\[\[chart ([a-z-]+)\]\]$/gm;
 
-/** Where the build draws: one file for each machine. From sources, tests find the build beside them. */
-const folders = ['../charts/', '../../dist/src/charts/'];
-
-function pictureOf(name: string): string | undefined {
-  const files = folders.map((folder) => new URL(`${folder}${name}.svg`, import.meta.url));
-  const found = files.find((file) => existsSync(file));
-  return found && readFileSync(found, 'utf8');
-}
-
-/** The names of the charts that a guide asks for, with their pictures. */
-export function chartsIn(text: string): { name: string; svg: string }[] {
-  return [...text.matchAll(line)].flatMap(([, name = '']) => {
-    const svg = pictureOf(name);
-    return svg === undefined ? [] : [{ name, svg }];
-  });
+/** The pictures that a guide asks for. @throws {Error} for a machine that has none */
+export function chartsIn(text: string): string[] {
+  return [...text.matchAll(line)].map(([, name = '']) => pictureOf(name));
 }
 
 /** A guide without the lines of charts: what stands around them is whole without the pictures. */
@@ -31,12 +22,27 @@ export function withoutCharts(text: string): string {
 
 /** The parts of a guide between its charts, and each chart as a figure. @param pathOf address of a picture's file */
 export function splitAtCharts(text: string, pathOf: (svg: string) => string): (string | Html)[] {
-  const known = new Map(chartsIn(text).map(({ name, svg }) => [name, svg]));
   return text.split(line).map((part, index) => {
     if (index % 2 === 0) return part;
-    const svg = known.get(part);
-    return svg === undefined
-      ? ''
-      : html`<figure class="chart"><a href="${pathOf(svg)}"><img src="${pathOf(svg)}" alt="State chart of the ${part} machine" loading="lazy"></a></figure>`;
+    const path = pathOf(pictureOf(part));
+    return html`<figure class="chart"><a href="${path}"><img src="${path}" alt="State chart of the ${part} machine" loading="lazy"></a></figure>`;
   });
 }
+
+function pictureOf(name: string): string {
+  if (!isChart(name)) throw new Error(`a guide asks for the chart ${name}, which there is not`);
+  return readChart(name).replace(
+    /^<svg [^>]*>/,
+    (opening) => `${opening}\n<style>${colours}${readChartStyle()}</style>`,
+  );
+}
+
+const isChart = (name: string): name is ChartName => chartNames.some((one) => one === name);
+
+/** Those of style.css. */
+const colours = `
+:root { --paper: #ffffff; --wash: #f6f7fa; --ink: #1f2430; --soft: #5a6275; --line: #e4e7ee; --bad: #b3261e; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #12141c; --wash: #191c27; --ink: #e3e6ef; --soft: #a0a8bd; --line: #2a2f3e; --bad: #ff8f86; }
+}
+`;

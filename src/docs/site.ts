@@ -27,7 +27,7 @@ export type SiteFile = {
 export function createSite(document: OpenApiDocument): Map<string, SiteFile> {
   const guides = readGuides(document.servers[0]?.url ?? '');
   const pages = [...guidePages(guides, document), ...referencePages(guides, document), ...errorPages()];
-  const charts = guides.flatMap(({ text }) => chartsIn(text)).map(({ svg }) => asset(svg, 'svg'));
+  const charts = guides.flatMap(({ text }) => chartsIn(text)).map((svg) => asset(svg, 'svg'));
   const assets = {
     style: asset(read('style.css'), 'css'),
     icon: asset(read('icon.svg'), 'svg'),

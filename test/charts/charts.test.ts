@@ -48,7 +48,7 @@ for (const name of chartNames) {
         }
       }
       for (const { to, transitions } of rules)
-        t.ok(transitions.every((id) => [to, undefined].includes(known.get(id)?.target)));
+        t.ok(transitions.every((id) => [...to, undefined].includes(known.get(id)?.target)));
     },
   );
 
@@ -78,6 +78,7 @@ t.test('a message that nobody has put into words stops the drawing', async (t) =
 t.test('states read aloud tell what happens in them', async (t) => {
   const svg = await draw('asset');
   t.match(svg, /From every state: regenerate leads to pending/);
+  t.match(svg, /Until it has ended: given up by an operator leads to failed/);
   t.match(svg, /pending stage1 waiting to pending stage1 copying: output there/);
   t.match(svg, /<title>waiting\. Here also: asked again when its worker died/);
 });

@@ -153,10 +153,20 @@ t.test(
     for (const name of ['self-hosting', 'operating', 'sizing', 'client', 'cli', 'api'])
       t.ok(site.has(`/docs/${name}`), name);
     for (const { description, title } of guides) t.ok(description.length > 20 && title.length > 2, title);
-    t.equal(withoutCharts('a\n\n[[chart none]]\n\nb'), 'a\n\nb', 'a chart that is not there leaves no hole');
-    t.strictSame(splitAtCharts('a\n[[chart none]]\nb', String), ['a\n', '', '\nb']);
   },
 );
+
+t.test('200 for the chart that a page shows, which brings colours for both themes along', async (t) => {
+  const page = (await ask(server.port, '/docs/how-it-works')).body.toString();
+  const path = /<img src="([^"]+\.svg)"/.exec(page)?.[1] ?? '';
+  const chart = await ask(server.port, path);
+  t.equal(chart.status, 200);
+  t.match(chart.headers, { 'content-type': 'image/svg+xml' });
+  t.match(chart.body.toString(), /^<svg [^>]+>\n<style>\n:root \{ --paper:/);
+  t.match(chart.body.toString(), /prefers-color-scheme: dark[\s\S]+\.chart \.chart-line/);
+  t.equal(withoutCharts('a\n\n[[chart asset]]\n\nb'), 'a\n\nb', 'its line leaves no hole');
+  t.throws(() => splitAtCharts('a\n[[chart none]]\nb', String), /none, which there is not/);
+});
 
 t.test(
   'what a page loads is small: style and script at most 8 KiB, the index of the search at most 64',
