@@ -22,7 +22,7 @@ export type Log = Logger & {
 };
 
 /** Lines are written in groups: one write a line would cost more than most requests. */
-const grouped = { sync: false, minLength: 4_096, periodicFlush: 250 };
+const grouped = { sync: false, minLength: 4_096, periodicFlush: 250, contentMode: 'buffer' } as const;
 
 /** @param level pino's names, or `silent` */
 export function createLog(level: string, destination?: DestinationStream): Log {
@@ -33,10 +33,8 @@ export function createLog(level: string, destination?: DestinationStream): Log {
     // Over the finished line: pino's own redaction looks only at the depths it is told, and costs four times as much.
     hooks: { streamWrite: hideSecrets },
   };
-  const grouping = destination ? undefined : createGroup();
-  const to = destination ?? pino.destination(grouped);
-  const log = pino(options, to);
-  const write = grouping ? grouping.writeTo(to) : (line: string) => void to.write(line);
+  const output = destination ? { all: destination, requests: destination } : createOutput();
+  const log = pino(options, output.all);
   let ts = 0;
   let tsText = '';
   const request = ({ requestId, method, route, status, ms, userId }: RequestLine): void => {
@@ -45,7 +43,7 @@ export function createLog(level: string, destination?: DestinationStream): Log {
     ts = now;
     const id = requestId.length > plainIdChars ? hideSecrets(`"${requestId}"`).slice(1, -1) : requestId;
     const user = userId === undefined ? '' : `,"userId":"${userId}"`;
-    write(
+    output.requests.write(
       `${tsText}${id}","method":"${method}","route":"${route}","status":${status},"ms":${ms}${user},"msg":"request"}\n`,
     );
   };
@@ -67,26 +65,31 @@ const plainIdChars = 12;
 const maxGroupChars = 16_000;
 const maxGroupMs = 250;
 
-/** Hands lines on in groups. To be made before their destination, which must close after them. */
-function createGroup() {
+/**
+ * The process's standard output: for lines of all kinds, and for those of requests, which are ASCII by what they are
+ * made of. These are handed on in groups, and as bytes: to encode a text that was put together costs as much again.
+ */
+function createOutput(): Record<'all' | 'requests', DestinationStream> {
   let lines = '';
   let timer: NodeJS.Timeout | undefined;
-  let to: DestinationStream | undefined;
   const flush = (): void => {
     clearTimeout(timer);
     timer = undefined;
-    if (lines !== '') to?.write(lines);
+    if (lines !== '') output.write(Buffer.from(lines, 'latin1'));
     lines = '';
   };
+  // Before the output's own listener, which closes it.
   process.on('exit', flush);
+  // Its types know texts alone.
+  const output = pino.destination(grouped) as unknown as { write(bytes: Uint8Array): unknown };
   return {
-    writeTo(destination: DestinationStream): (line: string) => void {
-      to = destination;
-      return (line) => {
+    all: { write: (line) => void output.write(Buffer.from(line)) },
+    requests: {
+      write(line) {
         lines += line;
         if (lines.length >= maxGroupChars) flush();
         else timer ??= setTimeout(flush, maxGroupMs).unref();
-      };
+      },
     },
   };
 }

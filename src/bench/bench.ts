@@ -29,7 +29,17 @@ const helpers = [
     'proxy-child',
     'proxy-world',
   ],
-  ...['random', 'runs-restate', 'score-brand', 'sse-rig', 'sse-tools', 'steps', 'toxiproxy', 'webhooks-bare'],
+  ...[
+    'random',
+    'runs-restate',
+    'score-brand',
+    'sse-rig',
+    'sse-tools',
+    'steps',
+    'toxiproxy',
+    'webhooks-bare',
+    'wrk',
+  ],
 ];
 const extension = extname(import.meta.url);
 const names = readdirSync(new URL('.', import.meta.url))

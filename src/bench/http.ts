@@ -1,11 +1,9 @@
 /**
- * What an authenticated small GET costs: CPU of the server per request, against a handler on bare
+ * `npm run bench http`: what an authenticated small GET costs, CPU of the server per request, against a handler on bare
  * uWebSockets.js that looks at nothing. Prints one line of JSON.
  *
- *   node dist/src/bench/http.js
- *
- * Both servers run as children of this process, which is the client: 50 keep-alive connections with one
- * request each under way. Pairs are interleaved; each server is warmed by the number of its requests.
+ * Both servers run as children of this process; wrk is the client. Pairs are interleaved, after one of each that counts
+ * nothing. Needs wrk.
  */
 
 import uws from 'uWebSockets.js';
@@ -13,7 +11,6 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { openSync } from 'node:fs';
-import { connect } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { sessionCookie } from '../auth/sessions.ts';
@@ -23,13 +20,14 @@ import { createAccess, type HttpConfig, type Services } from '../http/services.t
 import { createLog } from '../log.ts';
 import type { SessionRecord } from '../store/sessions.ts';
 import type { UserRecord } from '../store/users.ts';
+import { report, spread } from './cpu.ts';
+import { askFor } from './wrk.ts';
 
-const connections = 50;
-const warmUp = 20_000;
-const requests = 30_000;
-const pairs = 5;
+const pairs = 7;
+const seconds = 2;
 const path = '/api/user/session';
 const token = randomBytes(32).toString('base64url');
+const headers = { Cookie: `${sessionCookie}=${token}` };
 
 const role = process.argv[2];
 if (role === 'front' || role === 'bare') await serve(role);
@@ -38,22 +36,27 @@ else await measure();
 async function measure(): Promise<void> {
   const [bare, front] = await Promise.all([start('bare'), start('front')]);
   const micros: Record<'bare' | 'front', number[]> = { bare: [], front: [] };
-  for (const server of [bare, front]) await load(server.port, warmUp);
-  for (let pair = 0; pair < pairs; pair += 1) {
-    micros.bare.push(await cost(bare));
-    micros.front.push(await cost(front));
+  try {
+    for (const server of [bare, front]) {
+      const { status } = await fetch(`http://127.0.0.1:${server.port}${path}`, { headers });
+      if (status !== 200) throw new Error(`answered with ${status}`);
+      await cost(server);
+    }
+    for (let pair = 0; pair < pairs; pair += 1) {
+      micros.bare.push(await cost(bare));
+      micros.front.push(await cost(front));
+    }
+  } finally {
+    for (const { child } of [bare, front]) child.kill();
   }
   const ratios = micros.front.map((one, pair) => one / (micros.bare[pair] ?? one));
-  const result = {
+  report({
     bench: 'http',
-    bareMicros: summary(micros.bare),
-    frontMicros: summary(micros.front),
-    ratio: summary(ratios),
-    requests,
+    bareMicros: spread(micros.bare),
+    frontMicros: spread(micros.front),
+    ratio: spread(ratios),
     pairs,
-  };
-  process.stdout.write(`${JSON.stringify(result)}\n`);
-  for (const { child } of [bare, front]) child.kill();
+  });
 }
 
 type Running = { child: ChildProcess; port: number };
@@ -73,7 +76,7 @@ async function start(kind: 'front' | 'bare'): Promise<Running> {
 /** CPU of the server per request, user and system, in µs. */
 async function cost({ child, port }: Running): Promise<number> {
   const before = await cpuOf(child);
-  await load(port, requests);
+  const requests = await askFor(port, path, headers, seconds);
   return ((await cpuOf(child)) - before) / requests;
 }
 
@@ -81,33 +84,6 @@ async function cpuOf(child: ChildProcess): Promise<number> {
   child.send('cpu');
   const [micros] = (await once(child, 'message')) as [number];
   return micros;
-}
-
-/** Sends a number of requests; every answer has the length of the first. */
-async function load(port: number, count: number): Promise<void> {
-  const request = `GET ${path} HTTP/1.1\r\nHost: localhost\r\nCookie: ${sessionCookie}=${token}\r\nAccept: */*\r\nUser-Agent: bench\r\n\r\n`;
-  let left = count;
-  await Promise.all(
-    Array.from({ length: connections }, async () => {
-      const socket = connect(port, '127.0.0.1').setNoDelay(true);
-      let size = 0;
-      let received = 0;
-      socket.on('data', (data) => {
-        received += data.byteLength;
-        size ||= data.byteLength;
-        if (received < size) return;
-        received = 0;
-        if (left <= 0) socket.destroy();
-        else {
-          left -= 1;
-          socket.write(request);
-        }
-      });
-      left -= 1;
-      socket.write(request);
-      await once(socket, 'close');
-    }),
-  );
 }
 
 async function serve(kind: 'front' | 'bare'): Promise<void> {
@@ -167,14 +143,4 @@ async function startFront(known: string) {
     }),
   ];
   return startServer({ host: '127.0.0.1', port: 0, routes, services });
-}
-
-/** Median, and the smallest and largest. */
-function summary(values: number[]): { median: number; min: number; max: number } {
-  const sorted = [...values].sort((a, b) => a - b).map((value) => Math.round(value * 100) / 100);
-  return {
-    median: sorted[Math.floor(sorted.length / 2)] ?? 0,
-    min: sorted[0] ?? 0,
-    max: sorted.at(-1) ?? 0,
-  };
 }

@@ -6,7 +6,7 @@
  * interleaved rounds, of which the median ratio counts. Needs nginx-light and wrk.
  */
 import uws from 'uWebSockets.js';
-import { type ChildProcess, execFile, fork } from 'node:child_process';
+import { type ChildProcess, fork } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { openSync } from 'node:fs';
@@ -15,15 +15,14 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { signUrl } from '../auth/signed-url.ts';
 import { freePort } from '../demo/free-port.ts';
 import { cpuMsOf, median, report, spread } from './cpu.ts';
 import { checkInstalled, type Nginx, startNginx } from './nginx.ts';
 import { allowedOrigin, key, keyOf, secret, startProxyWorld } from './proxy-world.ts';
+import { askFor, connections } from './wrk.ts';
 
 const rounds = 5;
-const connections = 50;
 const kilobyte = 1024;
 const sizes = { small: 20 * kilobyte, part: 64 * kilobyte, clip: 300 * kilobyte, large: 2048 * kilobyte };
 
@@ -47,7 +46,6 @@ if (role === 'serve') await serve(folderOfRole ?? '');
 else await measure();
 
 async function measure(): Promise<void> {
-  checkInstalled('wrk', 'wrk');
   checkInstalled('nginx', 'nginx-light');
   const folder = await mkdtemp(join(tmpdir(), 'bench-proxy-'));
   const nginxPort = await freePort();
@@ -154,13 +152,13 @@ async function compare(one: Case, ours: ChildProcess, port: number, nginx: Nginx
   for (const { port: at, path, headers } of Object.values(targets)) {
     const { status } = await ask(at, path, headers);
     if (status !== one.status) throw new Error(`${one.name}: ${status} instead of ${one.status} at ${path}`);
-    await load(at, path, headers, one.seconds);
+    await askFor(at, path, headers, one.seconds);
   }
   for (let round = 0; round < rounds; round += 1) {
     for (const name of ['proxy', 'nginx', 'raw'] as const) {
       const { port: at, pid: of, path, headers } = targets[name];
       const before = cpuMsOf(of);
-      const requests = await load(at, path, headers, one.seconds);
+      const requests = await askFor(at, path, headers, one.seconds);
       micros[name].push(((cpuMsOf(of) - before) * 1_000) / requests);
     }
   }
@@ -173,20 +171,6 @@ async function compare(one: Case, ours: ChildProcess, port: number, nginx: Nginx
     toRaw: against('raw'),
     ...(one.bytes > 0 ? gigabytes : {}),
   };
-}
-
-/** Answers how many requests were answered. */
-async function load(
-  port: number,
-  path: string,
-  headers: Record<string, string>,
-  seconds: number,
-): Promise<number> {
-  const more = Object.entries(headers).flatMap(([name, value]) => ['-H', `${name}: ${value}`]);
-  const url = `http://127.0.0.1:${port}${path}`;
-  const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '--timeout', '10s', ...more, url];
-  const { stdout } = await promisify(execFile)('wrk', args);
-  return Number(/(\d+) requests in/.exec(stdout)?.[1] ?? 0);
 }
 
 type Asked = { status: number; etag: string; block: string; body: Buffer };

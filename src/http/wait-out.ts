@@ -15,9 +15,9 @@ export function waitOut<Result>(
   run: () => Result | Promise<Result>,
   isOutage: (cause: unknown) => boolean,
 ): Result | Promise<Result> {
-  const since = performance.now();
   const first = run();
   if (!(first instanceof Promise)) return first;
+  const since = performance.now();
   return first.catch((cause: unknown) => runAgain(run, isOutage, since, cause));
 }
 
