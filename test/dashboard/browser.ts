@@ -9,8 +9,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import type { Test } from 'tap';
+import { photo } from '../fixtures/images.ts';
 import { uniqueName } from '../fixtures/servers.ts';
 import { startTestService, type TestService, type TestUser } from '../fixtures/service.ts';
+import { until } from './until.ts';
 
 const browserPath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(
   (path) => existsSync(path),
@@ -27,6 +29,12 @@ export type Dashboard = {
   open(t: Test, options?: OpenOptions): Promise<Page>;
   signUp: TestService['signUp'];
 };
+
+/** Of the account that may see the operator console, where a file says so in its settings. */
+export const operatorEmail = 'boss@example.com';
+
+/** An image that takes little time to animate: what journeys show is the way. */
+export const smallPhoto = () => photo({ width: 120, height: 80 });
 
 export type OpenOptions = BrowserContextOptions & {
   /** Where to; /dashboard when absent. */
@@ -46,7 +54,13 @@ export async function startDashboard(t: Test, settings: Record<string, string> =
   const service = await startTestService(t, settings);
   const browser = await chromium.launch({
     executablePath: browserPath ?? '',
-    args: ['--no-sandbox', '--disable-background-networking', '--disable-component-update', '--no-first-run'],
+    args: [
+      '--no-sandbox',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--no-first-run',
+      '--disable-gpu',
+    ],
   });
   t.teardown(() => browser.close());
   const open: Dashboard['open'] = async (t, { path = '/dashboard', user, allows, ...options } = {}) => {
@@ -93,11 +107,6 @@ export async function signUpInPage(
   return email;
 }
 
-/** Waits until an expression is true in the page. Not waitForFunction, which the content policy forbids. */
-export async function untilTrue(page: Page, expression: string): Promise<void> {
-  while (!(await page.evaluate(expression))) await new Promise((resolve) => setTimeout(resolve, 50));
-}
-
 /** Fails for each rule of axe-core that the page breaks; samples of colours of customers are as they are. */
 export async function checkAccessible(
   t: Test,
@@ -105,15 +114,20 @@ export async function checkAccessible(
   what: string,
   rules: 'all' | 'of colours' = 'all',
 ): Promise<void> {
-  axe ??= readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-  // Not as a script element, which the content policy forbids.
-  await page.evaluate(await axe);
+  await injectAxe(page);
   const only = rules === 'all' ? '' : "runOnly: ['color-contrast', 'link-in-text-block'],";
   const broken = (await page.evaluate(
-    `axe.run({ exclude: ['.sample'] }, { ${only} resultTypes: ['violations'] }).then(({ violations }) => violations.map(
+    `axe.run({ exclude: ['.sample'] }, { ${only} resultTypes: ['violations'], preload: false }).then(({ violations }) => violations.map(
       ({ id, nodes }) => id + ': ' + nodes.slice(0, 5).map(({ target, failureSummary }) => target + ' ' + failureSummary).join('; ')))`,
   )) as string[];
   t.strictSame(broken, [], `axe: ${what}`);
+}
+
+/** Once for each document. Not as a script element, which the content policy forbids. */
+async function injectAxe(page: Page): Promise<void> {
+  if (await page.evaluate('"axe" in window')) return;
+  axe ??= readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+  await page.evaluate(await axe);
 }
 
 let axe: Promise<string> | undefined;
@@ -124,7 +138,7 @@ export async function checkBothThemes(t: Test, page: Page, what: string): Promis
     await page.emulateMedia({ colorScheme });
     // Until the new colours are painted, and none is on its way.
     await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
-    await untilTrue(page, '!document.getAnimations().some((one) => one instanceof CSSTransition)');
+    await until(page, '!document.getAnimations().some((one) => one instanceof CSSTransition)');
     await checkAccessible(t, page, `${what}, ${colorScheme}`, colorScheme === 'light' ? 'all' : 'of colours');
   }
 }

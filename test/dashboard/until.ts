@@ -7,9 +7,19 @@ const givenUpMs = 60_000;
 
 /** Evaluates an expression again and again until it is true. */
 export async function until(page: Page, expression: string): Promise<void> {
+  await untilSo(() => page.evaluate<boolean>(expression), expression);
+}
+
+/** Asks again and again until the answer is neither nothing nor false, and answers it. `what` names it when it never is. */
+export async function untilSo<Answer>(
+  ask: () => Promise<Answer | undefined | false>,
+  what: string,
+): Promise<Answer> {
   const endsAt = performance.now() + givenUpMs;
-  while (!(await page.evaluate(expression))) {
-    if (performance.now() > endsAt) throw new Error(`never true: ${expression}`);
+  for (;;) {
+    const answer = await ask();
+    if (answer) return answer;
+    if (performance.now() > endsAt) throw new Error(`never true: ${what}`);
     await delay(lookMs);
   }
 }

@@ -1,32 +1,31 @@
 /** The embed page: what it shows, and its snippets, each executed where it is meant to run. */
 import { execFile } from 'node:child_process';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { transform } from '@swc/core';
 import type { Page } from 'playwright-core';
-import t, { type Test } from 'tap';
-import { build } from 'vite';
-import type { PrepareResponse } from '../../schemas/asset.ts';
-import { photo } from '../fixtures/images.ts';
-import { serveSources } from '../fixtures/service.ts';
+import type { Test } from 'tap';
+import type { PrepareResponse } from '../../../schemas/asset.ts';
+import { serveSources } from '../../fixtures/service.ts';
 import {
   checkBothThemes,
+  type Dashboard,
   scratchFolder,
-  skip,
-  startDashboard,
+  smallPhoto,
   takeScreenshots,
-  untilTrue,
   watchErrors,
-} from './browser.ts';
+} from '../browser.ts';
+import { until, untilSo } from '../until.ts';
 
 const run = promisify(execFile);
 const minuteMs = 60_000;
 
-t.test('from the embed page into other pages', { skip, timeout: 4 * minuteMs }, async (t) => {
-  const dashboard = await startDashboard(t);
-  const bytes = await photo();
+export async function embed(t: Test, dashboard: Dashboard): Promise<void> {
+  const bytes = await smallPhoto();
   const sources = await serveSources(t, (_, response) => response.end(bytes));
   const user = await dashboard.signUp();
   const foreign = await startForeignSite(t);
@@ -44,12 +43,13 @@ t.test('from the embed page into other pages', { skip, timeout: 4 * minuteMs }, 
   const page = await dashboard.open(t, { user, path: `/dashboard/projects/${user.projectId}/embed` });
   const codeOf = async (tab: string): Promise<string> => {
     await page.getByRole('tab', { name: tab, exact: true }).click();
+    await page.getByRole('tab', { name: tab, exact: true, selected: true }).waitFor();
     return (await page.locator('.code pre').textContent()) ?? '';
   };
 
   t.test('the preview plays the animation, and follows every option', async (t) => {
     await page.locator('.preview animated-asset').waitFor();
-    await untilTrue(
+    await until(
       page,
       'document.querySelector(".preview animated-asset")?.shadowRoot.querySelector("img")?.naturalWidth > 0',
     );
@@ -77,8 +77,7 @@ t.test('from the embed page into other pages', { skip, timeout: 4 * minuteMs }, 
   ] as const) {
     t.test(`${tab}: the snippet plays in a foreign page through the proxy`, async (t) => {
       const code = await codeOf(tab);
-      const html =
-        tab === 'React' ? `<div id="root"></div><script>${await bundleReact(code)}</script>` : code;
+      const html = tab === 'React' ? await reactPage(code) : code;
       const visitor = await (await dashboard.browser.newContext()).newPage();
       const errors = watchErrors(visitor);
       await visitor.goto(foreign.put(html));
@@ -118,6 +117,7 @@ t.test('from the embed page into other pages', { skip, timeout: 4 * minuteMs }, 
     }
     await page.getByLabel('Animation', { exact: true }).selectOption('image');
     await page.getByLabel('Address of the image').fill(src);
+    await page.locator('.code pre').filter({ hasText: src }).waitFor();
     const byImage = await execute('python3', 'image.py', await codeOf('Signed, Python'), secret);
     t.match(await fetch(byImage), { status: 200 }, 'the same animation by the address of its image');
 
@@ -127,7 +127,7 @@ t.test('from the embed page into other pages', { skip, timeout: 4 * minuteMs }, 
     await page.getByRole('dialog').getByRole('button', { name: 'Replace it' }).click();
     const next = await secretOn(page);
     t.not(next, secret);
-    await until(async () => (await fetch(urls[0] ?? '')).status === 403);
+    await untilSo(async () => (await fetch(urls[0] ?? '')).status === 403, 'the old secret is refused');
     await page.getByRole('link', { name: 'Embed', exact: true }).click();
     const again = await execute('node', 'again.mjs', await codeOf('Signed, Node'), next);
     t.match(await fetch(again), { status: 200 });
@@ -158,7 +158,7 @@ t.test('from the embed page into other pages', { skip, timeout: 4 * minuteMs }, 
     );
     t.strictSame(JSON.parse(body.project.allowed_origins), [foreign.origin, 'https://example.com']);
   });
-});
+}
 
 /** Whether what the selector names plays, in its shadow or out of it. */
 const playing = (selector: string) => `(() => {
@@ -181,32 +181,37 @@ async function execute(program: string, name: string, code: string, secret: stri
   return stdout.trim();
 }
 
-/** The React snippet as a script of a page; preact/compat stands in for React, which it is compatible with. */
-async function bundleReact(code: string): Promise<string> {
-  const folder = await scratchFolder();
-  await mkdir(join(folder, 'out'));
-  const entry = join(folder, 'main.jsx');
-  const compat = join(process.cwd(), 'node_modules/preact/compat/dist/compat.mjs');
-  await writeFile(
-    entry,
-    `import { render } from '${compat}';\n${code}\nrender(<Animation />, document.getElementById('root'));`,
+/** The React snippet in a page; preact/compat stands in for React, which it is compatible with. */
+async function reactPage(snippet: string): Promise<string> {
+  const { code } = await transform(
+    `import { render } from 'react';\n${snippet}\nrender(<Animation />, document.getElementById('root'));`,
+    {
+      jsc: {
+        parser: { syntax: 'ecmascript', jsx: true },
+        transform: { react: { runtime: 'automatic' } },
+        target: 'es2022',
+      },
+    },
   );
-  await build({
-    configFile: false,
-    root: folder,
-    logLevel: 'silent',
-    oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
-    resolve: { alias: { react: compat, preact: join(process.cwd(), 'node_modules/preact') } },
-    build: { outDir: 'out', lib: { entry, formats: ['iife'], name: 'Page', fileName: () => 'page.js' } },
-  });
-  return readFile(join(folder, 'out', 'page.js'), 'utf8');
+  const imports = Object.fromEntries(Object.keys(modules).map((name) => [name, `/modules/${name}`]));
+  return `<div id="root"></div><script type="importmap">${JSON.stringify({ imports })}</script><script type="module">${code}</script>`;
 }
+
+/** What the React snippet and what stands in for React import. */
+const modules: Record<string, string> = {
+  react: 'preact/compat/dist/compat.mjs',
+  'react/jsx-runtime': 'preact/jsx-runtime/dist/jsxRuntime.mjs',
+  preact: 'preact/dist/preact.mjs',
+  'preact/hooks': 'preact/hooks/dist/hooks.mjs',
+};
 
 /** A site of somebody else; `put` answers the address of a new page. */
 async function startForeignSite(t: Test) {
   const pages = new Map<string, string>();
-  const server = createServer((request, response) => {
-    response.setHeader('Content-Type', 'text/html').end(pages.get(request.url ?? '') ?? '');
+  const server = createServer(({ url = '' }, response) => {
+    const module = modules[url.replace('/modules/', '')];
+    if (module === undefined) response.setHeader('Content-Type', 'text/html').end(pages.get(url) ?? '');
+    else response.setHeader('Content-Type', 'text/javascript').end(readFileSync(`node_modules/${module}`));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   t.teardown(() => {
@@ -222,8 +227,4 @@ async function startForeignSite(t: Test) {
       return origin + path;
     },
   };
-}
-
-async function until(isSo: () => Promise<boolean>): Promise<void> {
-  while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 50));
 }

@@ -1,12 +1,11 @@
 /** A project and an account from day to day: brand, limits, settings, tokens, sessions, the end. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import t from 'tap';
-import type { Project } from '../../schemas/project.ts';
-import { uniqueName } from '../fixtures/servers.ts';
-import { checkBothThemes, skip, startDashboard, takeScreenshots, untilTrue } from './browser.ts';
-
-const minuteMs = 60_000;
+import type { Test } from 'tap';
+import type { Project } from '../../../schemas/project.ts';
+import { uniqueName } from '../../fixtures/servers.ts';
+import { checkBothThemes, type Dashboard, takeScreenshots } from '../browser.ts';
+import { until, untilSo } from '../until.ts';
 
 const site = `<!doctype html><title>Harbour</title><style>
   :root { --brand: #0a5c7a }
@@ -15,9 +14,7 @@ const site = `<!doctype html><title>Harbour</title><style>
   a { color: #0a5c7a } button { background: #0a5c7a; color: #fffdf8 } .badge { background: #e8743b }
 </style><h1>Harbour</h1><p>Quiet boats. <a href="/a">Look</a></p><button class="primary">Book</button><span class="badge">New</span>`;
 
-t.test('from day to day', { skip, timeout: 3 * minuteMs }, async (t) => {
-  const dashboard = await startDashboard(t);
-
+export async function keepProjects(t: Test, dashboard: Dashboard): Promise<void> {
   t.test('a brand is found on a site, seen before it is saved, and reads well or not', async (t) => {
     const server = createServer((_, response) => response.setHeader('Content-Type', 'text/html').end(site));
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -52,6 +49,36 @@ t.test('from day to day', { skip, timeout: 3 * minuteMs }, async (t) => {
     t.match(await brandOf(), { colors: { accent: '#eeeeee' }, fonts: { heading: /Fraunces/ } });
     await page.reload();
     t.equal(await page.getByLabel('Accent', { exact: true }).inputValue(), '#eeeeee');
+  });
+
+  t.test('a site is read while one looks on, and what it says is kept', async (t) => {
+    const seen = { is: false };
+    const server = createServer(async ({ url }, response) => {
+      // The second page comes when the first has been told of.
+      if (url === '/a') await untilSo(async () => seen.is, 'the first page is told of');
+      response.setHeader('Content-Type', 'text/html').end(site);
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    t.teardown(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    const user = await dashboard.signUp();
+    const page = await dashboard.open(t, { user, path: `/dashboard/projects/${user.projectId}/content` });
+    await page.getByText('Nothing was read yet').waitFor();
+    await page.waitForSelector('[data-status="live"]', { state: 'attached' });
+    await page.getByLabel('Domain').fill(`localhost:${(server.address() as AddressInfo).port}`);
+    await page.getByRole('button', { name: 'Read the site' }).click();
+    await page.getByText(/: 1 of \d+ pages so far/).waitFor();
+    seen.is = true;
+    await page.getByRole('table', { name: 'Pages of the site' }).getByText('Harbour').first().waitFor();
+    await page.getByRole('heading', { name: 'Design' }).waitFor();
+    await checkBothThemes(t, page, 'content');
+    await takeScreenshots(page, 'content');
+    await page.reload();
+    await page.getByRole('table', { name: 'Pages of the site' }).waitFor();
+    const { body } = await user.call<{ project: Project }>('GET', `/api/projects/${user.projectId}`);
+    t.ok(body.project.crawledAt);
   });
 
   t.test('a month that is used up is told in words, with what to do', async (t) => {
@@ -92,7 +119,7 @@ t.test('from day to day', { skip, timeout: 3 * minuteMs }, async (t) => {
     await page.getByLabel('Domain (optional)').fill('harbour.example');
     await page.getByRole('button', { name: 'Create the project' }).click();
     await page.getByRole('heading', { level: 1, name: 'Harbour' }).waitFor();
-    t.match(await page.title(), /^Overview · Harbour · /);
+    await until(page, `document.title.startsWith('Overview · Harbour · ')`);
     await page.getByRole('link', { name: 'Settings' }).click();
     await checkBothThemes(t, page, 'settings');
     await takeScreenshots(page, 'settings');
@@ -100,7 +127,8 @@ t.test('from day to day', { skip, timeout: 3 * minuteMs }, async (t) => {
     await page.getByRole('button', { name: 'Project: Harbour' }).click();
     await page.getByRole('menuitemradio', { name: 'Default' }).click();
     await page.waitForURL(`**/${user.projectId}/settings`);
-    t.equal(await page.evaluate('document.activeElement.tagName'), 'H1', 'the heading has the focus');
+    // The heading has the focus.
+    await until(page, `document.activeElement.tagName === 'H1'`);
     await page.goBack();
     await page.getByRole('button', { name: 'Project: Harbour' }).waitFor();
     await page.getByRole('button', { name: 'Delete this project' }).click();
@@ -142,8 +170,9 @@ t.test('from day to day', { skip, timeout: 3 * minuteMs }, async (t) => {
     await page.emulateMedia({ colorScheme: 'light' });
     await page.getByText('Dark', { exact: true }).first().click();
     const ground = 'getComputedStyle(document.body).backgroundColor';
-    t.equal(await page.evaluate(ground), 'rgb(18, 20, 28)');
+    await until(page, `${ground} === 'rgb(18, 20, 28)'`);
     await page.reload();
+    await page.getByLabel('Name of a new token').waitFor();
     t.equal(await page.evaluate(ground), 'rgb(18, 20, 28)', 'kept');
 
     await page.getByRole('button', { name: 'End', exact: true }).click();
@@ -174,7 +203,7 @@ t.test('from day to day', { skip, timeout: 3 * minuteMs }, async (t) => {
         : `/dashboard/projects/${user.projectId}${part}`;
       await page.goto(`${dashboard.base}${path}`, { waitUntil: 'load' });
       await page.locator('main h1').waitFor();
-      await untilTrue(page, '!document.querySelector(".skeleton")');
+      await until(page, '!document.querySelector(".skeleton")');
       const { shift, longest } = (await page.evaluate('window.loading')) as {
         shift: number;
         longest: number;
@@ -196,7 +225,7 @@ t.test('from day to day', { skip, timeout: 3 * minuteMs }, async (t) => {
     await checkBothThemes(t, page, 'usage');
     await takeScreenshots(page, 'usage');
   });
-});
+}
 
 /** Runs in pages before anything of theirs. */
 const watchLoading = `

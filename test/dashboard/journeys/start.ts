@@ -1,31 +1,19 @@
 /** The way in: signing up, the first animation, signing in again, coming from another provider. */
-import t from 'tap';
-import type { PrepareResponse } from '../../schemas/asset.ts';
-import type { Store } from '../../src/store/client.ts';
-import { githubClient, startGithubLike } from '../fixtures/github-like.ts';
-import { photo } from '../fixtures/images.ts';
-import { uniqueName } from '../fixtures/servers.ts';
-import { serveSources } from '../fixtures/service.ts';
-import {
-  checkBothThemes,
-  signUpInPage,
-  skip,
-  startDashboard,
-  takeScreenshots,
-  untilTrue,
-} from './browser.ts';
+import type { Test } from 'tap';
+import type { Store } from '../../../src/store/client.ts';
+import type { startGithubLike } from '../../fixtures/github-like.ts';
+import { uniqueName } from '../../fixtures/servers.ts';
+import { checkBothThemes, type Dashboard, signUpInPage, smallPhoto, takeScreenshots } from '../browser.ts';
+import { until, untilSo } from '../until.ts';
 
 const minuteMs = 60_000;
 
-t.test('the way into the dashboard', { skip, timeout: 3 * minuteMs }, async (t) => {
-  const github = await startGithubLike();
-  t.teardown(() => github.close());
-  const dashboard = await startDashboard(t, {
-    OAUTH_GITHUB_CLIENT_ID: githubClient.clientId,
-    OAUTH_GITHUB_CLIENT_SECRET: githubClient.clientSecret,
-    OAUTH_GITHUB_BASE_URL: github.url,
-  });
-
+/** `github` is where the service sends people to sign in with GitHub. */
+export async function comeIn(
+  t: Test,
+  dashboard: Dashboard,
+  github: Awaited<ReturnType<typeof startGithubLike>>,
+): Promise<void> {
   t.test('from signing up to a playing animation it takes at most five clicks', async (t) => {
     const page = await dashboard.open(t);
     await page.waitForURL('**/dashboard/signin');
@@ -33,7 +21,7 @@ t.test('the way into the dashboard', { skip, timeout: 3 * minuteMs }, async (t) 
     await takeScreenshots(page, 'signin');
     await page.getByRole('link', { name: 'Create an account' }).click();
     await page.getByRole('heading', { name: 'Create an account' }).waitFor();
-    t.match(await page.title(), /^Create an account · /);
+    await until(page, `document.title.startsWith('Create an account · ')`);
     await checkBothThemes(t, page, 'sign-up');
     await takeScreenshots(page, 'signup');
     await signUpInPage(page, dashboard.base);
@@ -51,7 +39,7 @@ t.test('the way into the dashboard', { skip, timeout: 3 * minuteMs }, async (t) 
     const chooser = await choosing;
     await checkBothThemes(t, page, 'first steps');
     await takeScreenshots(page, 'first-steps');
-    await chooser.setFiles({ name: 'bay.jpg', mimeType: 'image/jpeg', buffer: await photo() });
+    await chooser.setFiles({ name: 'bay.jpg', mimeType: 'image/jpeg', buffer: await smallPhoto() });
     await page.locator('.making [data-state]').waitFor();
     const video = page.locator('video');
     await video.waitFor({ timeout: 2 * minuteMs });
@@ -59,7 +47,7 @@ t.test('the way into the dashboard', { skip, timeout: 3 * minuteMs }, async (t) 
     t.match(await video.getAttribute('src'), /\/media\/ast_/);
     // Who asked for less motion presses play.
     await page.evaluate('document.querySelector("video").play()');
-    await untilTrue(page, 'document.querySelector("video").currentTime > 0');
+    await until(page, 'document.querySelector("video").currentTime > 0');
     await page.getByText('Make a first animation (done)').waitFor();
     await checkBothThemes(t, page, 'overview with an animation');
     await takeScreenshots(page, 'overview');
@@ -163,41 +151,12 @@ t.test('the way into the dashboard', { skip, timeout: 3 * minuteMs }, async (t) 
     await since.waitFor();
     t.match(await since.textContent(), /^now$|second/);
   });
-
-  t.test('a line that was down is told quietly, and what happened meanwhile is there, once', async (t) => {
-    const user = await dashboard.signUp();
-    const bytes = await photo();
-    const sources = await serveSources(t, (_, response) => response.end(bytes));
-    const prepare = (name: string) =>
-      user.call<PrepareResponse>('POST', '/api/v1/prepare', {
-        project_id: user.projectId,
-        src: `${sources}/${name}.jpg`,
-        mode: 'animate-in',
-        dur_seconds: 2,
-      });
-    const page = await dashboard.open(t, { user });
-    await page.getByRole('heading', { name: 'First steps' }).waitFor();
-    const first = await prepare('first');
-    await page.locator('.posters li').waitFor();
-    await page.context().setOffline(true);
-    await page.getByText('Not connected. Trying again …').waitFor();
-    const second = await prepare('second');
-    await user.untilEnd(first.body.asset_id);
-    await user.untilEnd(second.body.asset_id);
-    await page.context().setOffline(false);
-    await page.getByText('Connected again').waitFor();
-    await page.locator('.posters img').nth(1).waitFor();
-    t.equal(await page.locator('.posters li').count(), 2);
-    await page.getByText('Make a first animation (done)').waitFor();
-  });
-});
+}
 
 /** What a mail to this address holds that has this form; mails are sent within a second or two. */
-async function untilMail(store: Store, to: string, form: RegExp): Promise<string> {
-  for (;;) {
+function untilMail(store: Store, to: string, form: RegExp): Promise<string> {
+  return untilSo(async () => {
     const mails = (await store.mailbox.list(200)).filter((mail) => mail.to === to);
-    const found = mails.map(({ text }) => form.exec(text)?.[0]).find((link) => link !== undefined);
-    if (found) return found;
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
+    return mails.map(({ text }) => form.exec(text)?.[0]).find((link) => link !== undefined);
+  }, `a mail to ${to}`);
 }

@@ -2,19 +2,18 @@
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import type { Page } from 'playwright-core';
-import t, { type Test } from 'tap';
-import type { PrepareResponse } from '../../schemas/asset.ts';
-import { photo } from '../fixtures/images.ts';
-import { serveSources, type TestUser } from '../fixtures/service.ts';
-import { checkBothThemes, type Dashboard, skip, startDashboard, takeScreenshots } from './browser.ts';
-import { until } from './until.ts';
+import type { Test } from 'tap';
+import type { Asset, PrepareResponse } from '../../../schemas/asset.ts';
+import { serveSources, type TestUser } from '../../fixtures/service.ts';
+import { checkBothThemes, type Dashboard, smallPhoto, takeScreenshots } from '../browser.ts';
+import { until } from '../until.ts';
 
 const short = { mode: 'animate-in', dur_seconds: 2 } as const;
-const many = 1_000;
+/** Five pages of the list; how a thousand do is measured by `npm run bench dashboard`. */
+const many = 240;
 
-t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
-  const image = await photo();
-  const dashboard = await startDashboard(t);
+export async function followAssets(t: Test, dashboard: Dashboard): Promise<void> {
+  const image = await smallPhoto();
   const sources = await serveSources(t, (request, response) => {
     if (request.url?.startsWith('/photo')) response.setHeader('content-type', 'image/jpeg').end(image);
     else response.writeHead(404).end();
@@ -67,7 +66,7 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     await card.click();
     await page.locator('video').waitFor();
     await until(page, `document.querySelector('video')?.readyState >= 2`);
-    t.equal(await litState(page), 'ready');
+    await untilLit(page, 'ready');
   });
 
   t.test('a failed run says why, where that is explained, and which request it was', async (t) => {
@@ -111,6 +110,7 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
       const others = await Promise.all(['/photo-2.jpg', '/gone-1.jpg'].map((path) => prepare(user, path)));
       for (const id of [first, ...others]) await user.untilEnd(id);
       await line.restore();
+      await one.getByText('Connected again').waitFor();
       for (const page of tabs) {
         await page.locator(`[data-asset="${others[0]}"] [data-state="ready"]`).waitFor({ timeout: 30_000 });
         await page.locator(`[data-asset="${others[1]}"] [data-state="failed"]`).waitFor();
@@ -121,41 +121,30 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     },
   );
 
-  t.test('a thousand assets are walked, searched and filtered without a pause', async (t) => {
+  t.test('many assets are walked, searched and filtered', async (t) => {
     const user = await newUser();
     await multiply(dashboard, made?.id ?? '', user.projectId, many);
     const page = await openAssets(dashboard, t, user);
-    await page.evaluate(`window.longest = 0; new PerformanceObserver((list) => {
-      for (const { duration } of list.getEntries()) window.longest = Math.max(window.longest, duration);
-    }).observe({ type: 'longtask', buffered: true })`);
     const cards = page.locator('.asset-card[data-asset]');
     await cards.first().waitFor();
     await takeScreenshots(page, 'gallery-many');
+    // Only what is near to being seen is drawn.
+    await page.evaluate('window.seen = new Set()');
     await until(
       page,
-      `scrollTo(0, document.body.scrollHeight); document.querySelectorAll('.asset-card[data-asset]').length >= ${many}`,
+      `document.querySelectorAll('.asset-card[data-asset]').forEach(({ dataset }) => seen.add(dataset.asset));
+      scrollBy(0, 500); seen.size === ${many}`,
     );
-    t.equal(await cards.count(), many);
-    const ids = (await page.evaluate(
-      `[...document.querySelectorAll('.asset-card[data-asset]')].map((one) => one.dataset.asset)`,
-    )) as string[];
-    t.equal(new Set(ids).size, many, 'none twice');
-    t.comment(
-      `longest task while ${many} assets came: ${await page.evaluate('Math.round(window.longest)')} ms`,
-    );
-
-    await page.evaluate('window.longest = 0; scrollTo(0, 0)');
+    await page.getByText(`${many} assets shown`).waitFor({ state: 'attached' });
+    t.ok((await cards.count()) < many / 2);
+    await page.evaluate('scrollTo(0, 0)');
     await page.keyboard.press('/');
-    await page.keyboard.type('number-77');
+    await page.keyboard.type('number-17');
     await until(page, `document.querySelectorAll('.asset-card[data-asset]').length === 11`);
-    t.match(page.url(), /q=number-77/);
+    await page.waitForURL(/q=number-17/);
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('ArrowRight');
-    t.equal(
-      await page.evaluate(`[...document.querySelectorAll('.asset-card')].indexOf(document.activeElement)`),
-      1,
-    );
-    t.comment(`longest task while searching: ${await page.evaluate('Math.round(window.longest)')} ms`);
+    await until(page, "[...document.querySelectorAll('.asset-card')].indexOf(document.activeElement) === 1");
     await checkBothThemes(t, page, 'gallery, searched');
     const wanted = await page.evaluate('document.activeElement.dataset.asset');
     await page.keyboard.press('Enter');
@@ -167,7 +156,7 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     await checkBothThemes(t, page, 'gallery, nothing fits');
     await page.getByRole('button', { name: 'Show all assets' }).click();
     await cards.first().waitFor();
-    t.notMatch(page.url(), /\?/);
+    await page.waitForURL(/assets$/);
   });
 
   t.test('a run is followed state by state, regenerated, called off and deleted', async (t) => {
@@ -177,48 +166,63 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     const page = await dashboard.open(t, { user, path });
     await page.getByRole('heading', { level: 1, name: /^Upload / }).waitFor();
     await page.locator('.chart').waitFor();
-    t.equal(await litState(page), 'ready');
+    await untilLit(page, 'ready');
     await checkBothThemes(t, page, 'asset, ready');
     await takeScreenshots(page, 'asset-ready');
 
     // Back through the past: the chart shows each state that there was.
-    const seen = [await litState(page)];
-    const back = page.getByRole('button', { name: 'One state back' });
-    while (await back.isEnabled()) {
-      await back.click();
-      seen.unshift(await litState(page));
-    }
-    t.strictSame(seen, [
-      'pending.source.fetching',
-      'pending.vision.describing',
-      'pending.single.submitting',
-      'pending.single.waiting',
+    for (const state of [
       'pending.storing.writing',
-      'ready',
-    ]);
+      'pending.single.waiting',
+      'pending.single.submitting',
+      'pending.vision.describing',
+      'pending.source.fetching',
+    ]) {
+      await page.getByRole('button', { name: 'One state back' }).click();
+      await untilLit(page, state);
+    }
+    t.ok(await page.getByRole('button', { name: 'One state back' }).isDisabled());
     await page.getByRole('button', { name: 'Now', exact: true }).click();
-    t.equal(await litState(page), 'ready');
+    await untilLit(page, 'ready');
 
     await page.getByRole('button', { name: /^Raw events/ }).click();
     const told = await user.timeline(id);
-    t.equal(await page.locator('.events tbody tr').count(), told.length, 'each event is a row, once');
+    // Each event is a row, once.
+    await until(page, `document.querySelectorAll('.events tbody tr').length === ${told.length}`);
     await page.getByRole('switch', { name: 'Only failed, 0' }).click();
     await page.getByText('Nothing has failed in this run.').waitFor();
     await checkBothThemes(t, page, 'asset, events');
 
-    await page.getByRole('button', { name: 'Regenerate', exact: true }).click();
-    await checkBothThemes(t, page, 'regenerate');
-    await page.getByLabel('What should happen (optional)').fill('the clouds drift');
-    await page.getByRole('button', { name: 'Make another run' }).click();
-    await page.getByText('Run 2').waitFor();
-    await page.getByRole('button', { name: 'Cancel', exact: true }).click();
-    await page.locator('h1 ~ .lead [data-state="cancelled"]').waitFor();
-    t.equal(await litState(page), 'cancelled');
-    t.equal(
-      (await user.call<{ asset: { prompt_override: string } }>('GET', `/api/assets/${id}`)).body.asset
-        .prompt_override,
-      'the clouds drift',
-    );
+    const badge = page.locator('h1 ~ .lead [data-state]');
+    const regenerate = async (words: string, run: number) => {
+      await page.getByRole('button', { name: 'Regenerate', exact: true }).click();
+      await page.getByLabel('What should happen (optional)').fill(words);
+      await page.getByRole('button', { name: 'Make another run' }).click();
+      await page.getByText(`Run ${run}`).waitFor();
+    };
+    const asset = async () => (await user.call<{ asset: Asset }>('GET', `/api/assets/${id}`)).body.asset;
+
+    await t.test('it is regenerated with other words, and plays what came of them', async (t) => {
+      const before = await asset();
+      await page.getByRole('button', { name: 'Regenerate', exact: true }).click();
+      await checkBothThemes(t, page, 'regenerate');
+      await page.keyboard.press('Escape');
+      await regenerate('the clouds drift', 2);
+      await badge.and(page.locator('[data-state="ready"]')).waitFor();
+      const after = await asset();
+      t.match(after, { run: 2, status: 'ready', prompt_override: 'the clouds drift' });
+      t.not(after.mp4_url, before.mp4_url);
+      await page.locator(`video[src="${after.mp4_url}"]`).waitFor();
+    });
+
+    await t.test('a run that is cancelled leaves what there was', async (t) => {
+      const before = await asset();
+      await regenerate('the water glitters', 3);
+      await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+      await badge.and(page.locator('[data-state="cancelled"]')).waitFor();
+      await untilLit(page, 'cancelled');
+      t.match(await asset(), { run: 3, status: 'ready', mp4_url: before.mp4_url });
+    });
 
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await checkBothThemes(t, page, 'delete');
@@ -227,15 +231,15 @@ t.test('assets in the dashboard', { skip, timeout: 240_000 }, async (t) => {
     await page.getByText('No animation yet').waitFor();
     t.equal((await user.call('GET', `/api/assets/${id}`)).status, 404);
   });
-});
+}
 
 function openAssets(dashboard: Dashboard, t: Test, user: TestUser, query = ''): Promise<Page> {
   return dashboard.open(t, { user, path: `/dashboard/projects/${user.projectId}/assets${query}` });
 }
 
-/** The state that the chart shows. */
-async function litState(page: Page): Promise<string | null> {
-  return page.locator('.chart [data-lit="here"]').getAttribute('data-state');
+/** Waits until the chart shows this state. */
+async function untilLit(page: Page, state: string): Promise<void> {
+  await page.locator(`.chart [data-lit="here"][data-state="${state}"]`).waitFor();
 }
 
 type Dropped = { name: string; type: string; base64?: string; bytes?: number };
