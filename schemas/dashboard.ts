@@ -9,5 +9,21 @@ export type PageSettings = {
   baseUrl: string;
   oauth: SignInProvider[];
   plans: Record<PlanName, Plan>;
-  limits: { uploadBytes: number; minSeconds: number; maxSeconds: number; defaultSeconds: number };
+  /** Of limits.ts, what forms must know: that file itself would come along whole. */
+  limits: {
+    uploadBytes: number;
+    minSeconds: number;
+    maxSeconds: number;
+    defaultSeconds: number;
+    maxSeed: number;
+    promptMaxChars: number;
+    sourceMaxChars: number;
+    passwordMinChars: number;
+    passwordMaxChars: number;
+    personNameMaxChars: number;
+    tokenNameMaxChars: number;
+    projectNameMaxChars: number;
+    domainMaxChars: number;
+    reasonMaxChars: number;
+  };
 };

@@ -8,7 +8,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { PageSettings } from '../../schemas/dashboard.ts';
-import { asset, upload } from '../../schemas/limits.ts';
+import { account, asset, operator, project, source, upload } from '../../schemas/limits.ts';
 import { plans } from '../../schemas/plans.ts';
 import { answerJson, type Exchange } from './exchange.ts';
 import {
@@ -116,6 +116,16 @@ function toPage(html: string, { baseUrl, mediaBaseUrl, oauth }: DashboardOptions
       minSeconds: asset.minSeconds,
       maxSeconds: asset.maxSeconds,
       defaultSeconds: asset.defaultSeconds,
+      maxSeed: asset.maxSeed,
+      promptMaxChars: asset.promptMaxChars,
+      sourceMaxChars: source.maxUrlChars,
+      passwordMinChars: account.passwordMinChars,
+      passwordMaxChars: account.passwordMaxChars,
+      personNameMaxChars: account.nameMaxChars,
+      tokenNameMaxChars: account.tokenNameMaxChars,
+      projectNameMaxChars: project.nameMaxChars,
+      domainMaxChars: project.domainMaxChars,
+      reasonMaxChars: operator.reasonMaxChars,
     },
   };
   const text = html.replace('{{settings}}', () => JSON.stringify(settings).replaceAll('"', '&quot;'));

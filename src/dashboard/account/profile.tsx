@@ -3,10 +3,12 @@ import { useState } from 'preact/hooks';
 import type { UserProfile } from '../../../schemas/user.ts';
 import { post, put } from '../api.ts';
 import { loadProfile, loadSession } from '../session.ts';
+import { settings } from '../settings.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Field, Form } from '../ui/field.tsx';
 import { issueOf, Notice, Problem } from '../ui/messages.tsx';
+import { NewPassword } from '../ui/new-password.tsx';
 import { say } from '../ui/toast.tsx';
 import { useSend } from '../ui/use-request.ts';
 
@@ -27,7 +29,7 @@ export function Name({ profile }: Props) {
         onInput={setName}
         autoComplete="name"
         required
-        maxLength={255}
+        maxLength={settings.limits.personNameMaxChars}
         error={issueOf(error, 'name')}
       />
       <Problem error={error} />
@@ -109,16 +111,10 @@ export function Password({ profile }: Props) {
           error={issueOf(error, 'current')}
         />
       )}
-      <Field
+      <NewPassword
         label="New password"
-        type="password"
         value={password}
         onInput={setPassword}
-        autoComplete="new-password"
-        required
-        minLength={8}
-        maxLength={128}
-        hint="At least 8 characters."
         error={issueOf(error, 'password')}
       />
       <Problem error={error} />

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import type { ApiToken } from '../../../schemas/user.ts';
 import { post, remove } from '../api.ts';
 import { now } from '../clock.ts';
+import { settings } from '../settings.ts';
 import { Button } from '../ui/button.tsx';
 import { Secret } from '../ui/code.tsx';
 import { Confirm } from '../ui/dialog.tsx';
@@ -114,7 +115,7 @@ function NewToken({ onMade }: { onMade(token: string): void }) {
           onInput={setName}
           placeholder="Build server"
           required
-          maxLength={100}
+          maxLength={settings.limits.tokenNameMaxChars}
           error={issueOf(error, 'name')}
         />
         <Select label="Ends after" value={days} choices={lifetimes} onChange={(chosen) => setDays(chosen)} />

@@ -5,6 +5,7 @@ import { post } from '../api.ts';
 import { paths } from '../paths.ts';
 import { useProject } from '../project.ts';
 import { navigate } from '../router.ts';
+import { settings } from '../settings.ts';
 import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { DropZone } from '../ui/drop-zone.tsx';
@@ -49,7 +50,7 @@ export function NewAnimation(props: { projectId: string; isOpen: boolean; onClos
           placeholder="https://example.com/photo.jpg"
           value={src}
           onInput={setSrc}
-          maxLength={2_048}
+          maxLength={settings.limits.sourceMaxChars}
           isCode
           required
           error={issueOf(error, 'src')}

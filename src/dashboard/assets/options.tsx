@@ -1,5 +1,7 @@
 /** The options of a run, as a form: for a first run and for another one. What is left open the project decides. */
 import type { AssetOptions, Mode, Motion } from '../../../schemas/asset.ts';
+import { motions } from '../options.ts';
+import { settings } from '../settings.ts';
 import { Field, Segments } from '../ui/field.tsx';
 
 export type OptionsState = {
@@ -18,11 +20,7 @@ export function OptionFields(props: { value: OptionsState; onChange(value: Optio
       <Segments
         label="Motion"
         value={value.motion}
-        choices={[
-          { value: 'subtle', label: 'Subtle' },
-          { value: 'medium', label: 'Medium' },
-          { value: 'kinetic', label: 'Kinetic' },
-        ]}
+        choices={motions}
         onChange={(motion) => set({ motion })}
       />
       <Segments
@@ -38,8 +36,8 @@ export function OptionFields(props: { value: OptionsState; onChange(value: Optio
       <Field
         label="Length in seconds"
         type="number"
-        min={2}
-        max={8}
+        min={settings.limits.minSeconds}
+        max={settings.limits.maxSeconds}
         step={1}
         required
         value={value.seconds}
@@ -49,7 +47,7 @@ export function OptionFields(props: { value: OptionsState; onChange(value: Optio
         label="What should happen (optional)"
         hint="In your words, in place of what we see in the image."
         rows={3}
-        maxLength={2_000}
+        maxLength={settings.limits.promptMaxChars}
         value={value.prompt}
         onInput={(prompt) => set({ prompt })}
       />
@@ -57,7 +55,7 @@ export function OptionFields(props: { value: OptionsState; onChange(value: Optio
         label="Seed (optional)"
         type="number"
         min={0}
-        max={4_294_967_295}
+        max={settings.limits.maxSeed}
         step={1}
         hint="The same seed gives the same movement again."
         value={value.seed}

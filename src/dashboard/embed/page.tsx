@@ -178,7 +178,7 @@ function OptionFields({ wish, change }: { wish: Wish; change: Change }) {
           label="Seed"
           type="number"
           min={0}
-          max={4_294_967_295}
+          max={settings.limits.maxSeed}
           value={wish.seed}
           onInput={(seed) => change({ seed })}
           placeholder="Any"

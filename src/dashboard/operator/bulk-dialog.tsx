@@ -8,6 +8,7 @@ import type {
 } from '../../../schemas/operator-console.ts';
 import { post } from '../api.ts';
 import { navigate } from '../router.ts';
+import { settings } from '../settings.ts';
 import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { Field, Select } from '../ui/field.tsx';
@@ -99,7 +100,7 @@ export function BulkDialog(props: { isOpen: boolean; filter: Filter; onClose(): 
             label="Reason, which the owner reads"
             value={reason}
             onInput={setReason}
-            maxLength={300}
+            maxLength={settings.limits.reasonMaxChars}
             required
           />
         )}

@@ -10,6 +10,7 @@ import type {
 } from '../../../schemas/operator-console.ts';
 import { post } from '../api.ts';
 import { Chart } from '../charts/chart.tsx';
+import { settings } from '../settings.ts';
 import { Button } from '../ui/button.tsx';
 import { Code } from '../ui/code.tsx';
 import { Confirm } from '../ui/dialog.tsx';
@@ -211,7 +212,7 @@ function Actions({ detail, polled }: { detail: MachineDetail; polled: Polled<Mac
               label="Reason, which the owner reads"
               value={reason}
               onInput={setReason}
-              maxLength={300}
+              maxLength={settings.limits.reasonMaxChars}
               required
             />
           )}

@@ -5,6 +5,7 @@ import { post } from '../api.ts';
 import { paths } from '../paths.ts';
 import { loadProjects } from '../project.ts';
 import { navigate } from '../router.ts';
+import { settings } from '../settings.ts';
 import { Button } from '../ui/button.tsx';
 import { Field, Form } from '../ui/field.tsx';
 import { issueOf, Problem } from '../ui/messages.tsx';
@@ -32,7 +33,7 @@ export function Page() {
             value={name}
             onInput={setName}
             required
-            maxLength={255}
+            maxLength={settings.limits.projectNameMaxChars}
             error={issueOf(error, 'name')}
             autoFocus
           />
@@ -41,7 +42,7 @@ export function Page() {
             placeholder="example.com"
             value={domain}
             onInput={setDomain}
-            maxLength={255}
+            maxLength={settings.limits.domainMaxChars}
             isCode
             hint="Where the animations will be shown. Brand detection reads it too."
             error={issueOf(error, 'domains')}

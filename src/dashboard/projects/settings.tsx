@@ -6,6 +6,7 @@ import { put, remove } from '../api.ts';
 import { paths } from '../paths.ts';
 import { loadProjects, projects, useProject } from '../project.ts';
 import { navigate } from '../router.ts';
+import { settings } from '../settings.ts';
 import { useStore } from '../store.ts';
 import { Button } from '../ui/button.tsx';
 import { CopyLine } from '../ui/code.tsx';
@@ -53,7 +54,7 @@ function Name({ project }: { project: Project }) {
           value={name}
           onInput={setName}
           required
-          maxLength={255}
+          maxLength={settings.limits.projectNameMaxChars}
           error={issueOf(error, 'name')}
         />
         <Problem error={error} />

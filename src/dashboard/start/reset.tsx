@@ -6,8 +6,9 @@ import { place } from '../router.ts';
 import { leave } from '../session.ts';
 import { useStore } from '../store.ts';
 import { Button, ButtonLink } from '../ui/button.tsx';
-import { Field, Form } from '../ui/field.tsx';
+import { Form } from '../ui/field.tsx';
 import { issueOf, Notice, Problem } from '../ui/messages.tsx';
+import { NewPassword } from '../ui/new-password.tsx';
 import { useSend } from '../ui/use-request.ts';
 import { Card } from './card.tsx';
 
@@ -34,16 +35,11 @@ export function Page() {
   return (
     <Card title="Choose a new password" below={<a href={paths.forgot}>Ask for another link</a>}>
       <Form onSubmit={() => void send()}>
-        <Field
+        <NewPassword
           label="New password"
-          type="password"
           value={password}
           onInput={setPassword}
-          autoComplete="new-password"
-          required
-          minLength={8}
-          maxLength={128}
-          hint="At least 8 characters. All sessions and API tokens end with the old one."
+          hint="All sessions and API tokens end with the old one."
           error={issueOf(error, 'password')}
           autoFocus
         />

@@ -6,6 +6,7 @@ import { settings } from '../settings.ts';
 import { Button } from '../ui/button.tsx';
 import { Field, Form } from '../ui/field.tsx';
 import { issueOf, Problem } from '../ui/messages.tsx';
+import { NewPassword } from '../ui/new-password.tsx';
 import { useSend } from '../ui/use-request.ts';
 import { Card, Providers } from './card.tsx';
 
@@ -33,7 +34,7 @@ export function Page() {
           onInput={setName}
           autoComplete="name"
           required
-          maxLength={255}
+          maxLength={settings.limits.personNameMaxChars}
           error={issueOf(error, 'name')}
           autoFocus
         />
@@ -47,17 +48,11 @@ export function Page() {
           required
           error={issueOf(error, 'email')}
         />
-        <Field
+        <NewPassword
           label="Password"
-          type="password"
-          name="password"
           value={password}
           onInput={setPassword}
-          autoComplete="new-password"
-          required
-          minLength={8}
-          maxLength={128}
-          hint="At least 8 characters. A few words are better than a few signs."
+          hint="A few words are better than a few signs."
           error={issueOf(error, 'password')}
         />
         <Problem error={error} />
