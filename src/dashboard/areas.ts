@@ -32,6 +32,10 @@ export const areas: readonly Area[] = [
   }),
   area('in', `${p}/assets/:assetId`, 'Asset', () => import('./assets/asset.tsx')),
   area('in', `${p}/brand`, 'Brand', () => import('./brand/page.tsx'), { label: 'Brand', icon: 'swatch' }),
+  area('in', `${p}/content`, 'Content', () => import('./content/page.tsx'), {
+    label: 'Content',
+    icon: 'page',
+  }),
   area('in', `${p}/proxy`, 'Proxy', () => import('./proxy/page.tsx'), { label: 'Proxy', icon: 'shield' }),
   area('in', `${p}/embed`, 'Embed', () => import('./embed/page.tsx'), { label: 'Embed', icon: 'code' }),
   area('in', `${p}/webhooks`, 'Webhooks', () => import('./webhooks/page.tsx'), {

@@ -6,7 +6,7 @@
  * is told to read its state anew (`resync`).
  */
 import { createStore } from '@xstate/store';
-import type { AssetEvent } from '../../schemas/events.ts';
+import type { AssetEvent, CrawlProgress } from '../../schemas/events.ts';
 import { ApiError, get } from './api.ts';
 import { observeDate } from './clock.ts';
 
@@ -22,7 +22,9 @@ export const live = createStore({
 
 type Listener = {
   /** Events that came together, oldest first. */
-  events(events: readonly AssetEvent[]): void;
+  events?(events: readonly AssetEvent[]): void;
+  /** How far the crawl of the project is that somebody waits for. */
+  crawl?(progress: CrawlProgress): void;
   /** Some events may be missing: read the state again. Also called when the stream first runs. */
   resync?(): void;
 };
@@ -45,6 +47,7 @@ export function follow(projectId: string | undefined): void {
   if (current?.projectId === projectId) return;
   current?.control.abort();
   current = undefined;
+  gathered = [];
   live.trigger.became({ status: 'idle' });
   if (projectId === undefined) return;
   current = { projectId, control: new AbortController() };
@@ -113,7 +116,7 @@ async function readOnce(following: Following, place: Place, onOpen: () => void):
       clearTimeout(silence);
       silence = setTimeout(stop, silenceMs);
       const events = parser(value);
-      if (events.length > 0) for (const listener of listeners) listener.events(events);
+      if (events.length > 0) collect(events);
     }
   } finally {
     clearTimeout(silence);
@@ -152,7 +155,31 @@ function tell(following: Following, status: LiveStatus): void {
   live.trigger.became({ status });
 }
 
+/** Told together, so that fifty events a second are not drawn fifty times. */
+const gatherMs = 30;
+let gathered: AssetEvent[] = [];
+let telling: ReturnType<typeof setTimeout> | undefined;
+
+function collect(events: readonly AssetEvent[]): void {
+  gathered.push(...events);
+  telling ??= setTimeout(tellGathered, gatherMs);
+}
+
+function tellGathered(): void {
+  clearTimeout(telling);
+  telling = undefined;
+  const events = gathered;
+  gathered = [];
+  if (events.length > 0) for (const listener of listeners) listener.events?.(events);
+}
+
+function tellCrawl(progress: CrawlProgress): void {
+  for (const listener of listeners) listener.crawl?.(progress);
+}
+
 function resync(): void {
+  // In their order: what is read now is newer than they are.
+  tellGathered();
   for (const listener of listeners) listener.resync?.();
 }
 
@@ -185,12 +212,16 @@ function createParser(place: Place, onLost: () => void): (piece: string) => Asse
     else if (text.startsWith('retry:')) place.retryMs = Number(text.slice(6)) || place.retryMs;
     else if (text.startsWith(':') && /older than what is kept/.test(text)) onLost();
     else if (text === '' && data !== '') {
-      const event = JSON.parse(data) as AssetEvent;
+      take(JSON.parse(data) as AssetEvent | CrawlProgress, events);
       data = '';
-      if (event.ts <= place.lastId) return;
-      place.lastId = event.ts;
-      events.push(event);
     }
+  };
+  const take = (event: AssetEvent | CrawlProgress, events: AssetEvent[]) => {
+    // It has no id, and is no place to go on from.
+    if (event.event === 'crawl_progress') return tellCrawl(event);
+    if (event.ts <= place.lastId) return;
+    place.lastId = event.ts;
+    events.push(event);
   };
   return (piece) => {
     const events: AssetEvent[] = [];

@@ -17,6 +17,7 @@ export const paths = {
   asset: (projectId: string, assetId: string) =>
     `${project(projectId)}/assets/${encodeURIComponent(assetId)}`,
   brand: (projectId: string) => `${project(projectId)}/brand`,
+  content: (projectId: string) => `${project(projectId)}/content`,
   proxy: (projectId: string) => `${project(projectId)}/proxy`,
   embed: (projectId: string) => `${project(projectId)}/embed`,
   webhooks: (projectId: string) => `${project(projectId)}/webhooks`,

@@ -2,6 +2,7 @@
 import { useMemo, useState } from 'preact/hooks';
 import type { BrandConfig, Project } from '../../../schemas/project.ts';
 import { post, put } from '../api.ts';
+import { paths } from '../paths.ts';
 import { projects, useProject } from '../project.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
@@ -58,7 +59,8 @@ export function Page({ params: { projectId } }: { params: { projectId: string } 
           </>
         }
       >
-        Colours, fonts and name of the project, for you and for everything that is made from them.
+        Colours, fonts and name of the project, for you and for everything that is made from them. What the
+        site says is on the page <a href={paths.content(projectId)}>Content</a>.
       </PageHead>
       <Detect project={project} onTake={change} draft={draft} />
       <Colours draft={draft} change={change} error={error} />
