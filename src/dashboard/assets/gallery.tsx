@@ -17,6 +17,7 @@ import { NewAnimation } from './new-animation.tsx';
 import { Poster } from './poster.tsx';
 import { gallery, openGallery, readMore } from './store.ts';
 import { DropAnywhere, UploadRows } from './upload-rows.tsx';
+import { useWindow } from './window.ts';
 
 const filters = [
   { value: 'all', label: 'All' },
@@ -53,7 +54,7 @@ export function Page({ params: { projectId } }: { params: { projectId: string } 
         <Search value={search} />
       </div>
       <UploadRows />
-      <Chunks projectId={projectId} filter={filter} search={search} />
+      <Cards projectId={projectId} filter={filter} search={search} />
       <NewAnimation projectId={projectId} isOpen={isAsking} onClose={() => ask(false)} />
       <DropAnywhere projectId={projectId} />
     </>
@@ -95,16 +96,15 @@ function Search({ value }: { value: string }) {
   );
 }
 
-type Choice = { filter: AssetStatus | undefined; search: string };
-
-function Chunks({ projectId, filter, search }: Choice & { projectId: string }) {
+function Cards({ projectId, filter, search }: Choice & { projectId: string }) {
   const isOurs = useStore(gallery, (one) => one.projectId === projectId && one.filter === filter);
-  const chunks = useStore(gallery, (context) => context.chunks);
   const cursor = useStore(gallery, (context) => context.cursor);
   const error = useStore(gallery, (context) => context.error);
-  const count = useStore(gallery, (context) => countShown(context.assets, { filter, search }));
+  const shown = useShown(filter, search);
   const isFirst = !isOurs || cursor === undefined;
+  const { grid, part } = useWindow(isFirst ? 0 : shown.length);
   if (isFirst && error === undefined) return <Waiting />;
+  const count = shown.length;
   return (
     <>
       <Problem error={error} onRetry={() => void (isFirst ? location.reload() : readMore())} />
@@ -113,44 +113,50 @@ function Chunks({ projectId, filter, search }: Choice & { projectId: string }) {
       </p>
       {count === 0 && cursor === null && <Nothing filter={filter} search={search} />}
       {/* biome-ignore lint/a11y/noStaticElementInteractions: keys go from link to link; each is a link by itself. */}
-      <div class="gallery" onKeyDown={walk}>
-        {chunks.map((ids) => (
-          <Chunk key={ids.at(-1)} projectId={projectId} ids={ids} filter={filter} search={search} />
+      <div
+        ref={grid}
+        class="gallery"
+        onKeyDown={walk}
+        style={{ paddingTop: `${part.above}px`, paddingBottom: `${part.below}px` }}
+      >
+        {shown.slice(part.first, part.end).map((id) => (
+          <Card key={id} projectId={projectId} id={id} />
         ))}
       </div>
-      {cursor !== null && cursor !== undefined && <More key={chunks.length} isHurried={count < 12} />}
+      {cursor !== null && cursor !== undefined && <More key={cursor} isHurried={count < 12} />}
     </>
   );
 }
 
-const isShown = (asset: Asset, { filter, search }: Choice): boolean =>
-  (filter === undefined || asset.status === filter) &&
-  (search === '' || textOf(asset).includes(search.toLowerCase()));
+/** Ids in their order; the same array as long as they are the same. */
+function useShown(filter: AssetStatus | undefined, search: string): readonly string[] {
+  const last = useRef<readonly string[]>([]);
+  return useStore(gallery, ({ chunks, assets }) => {
+    const words = search.toLowerCase();
+    const isShown = (id: string) => {
+      const asset = assets[id];
+      return asset !== undefined && fits(asset, filter, words);
+    };
+    const ids = chunks.flatMap((chunk) => chunk.filter(isShown));
+    const isSame = ids.length === last.current.length && ids.every((id, at) => id === last.current[at]);
+    if (!isSame) last.current = ids;
+    return last.current;
+  });
+}
+
+type Choice = { filter: AssetStatus | undefined; search: string };
+
+const fits = (asset: Asset, filter: AssetStatus | undefined, words: string): boolean =>
+  (filter === undefined || asset.status === filter) && (words === '' || textOf(asset).includes(words));
 
 /** What is searched in. */
 const textOf = ({ src, asset_id, prompt_override, motion, mode, error_code }: Asset): string =>
   [src, asset_id, prompt_override, motion, mode, error_code].join(' ').toLowerCase();
 
-const countShown = (assets: Readonly<Record<string, Asset>>, choice: Choice): number =>
-  Object.values(assets).filter((asset) => isShown(asset, choice)).length;
-
-type ChunkProps = Choice & { projectId: string; ids: readonly string[] };
-
-const Chunk = memo(function Chunk({ projectId, ids, ...choice }: ChunkProps) {
-  return (
-    <>
-      {ids.map((id) => (
-        <Card key={id} projectId={projectId} id={id} {...choice} />
-      ))}
-    </>
-  );
-});
-
-const Card = memo(function Card(props: Choice & { projectId: string; id: string }) {
-  const { projectId, id, filter, search } = props;
+const Card = memo(function Card({ projectId, id }: { projectId: string; id: string }) {
   const asset = useStore(gallery, (context) => context.assets[id]);
   const retryTs = useStore(gallery, (context) => context.progress[id]?.retryTs);
-  if (!asset || !isShown(asset, { filter, search })) return null;
+  if (!asset) return null;
   return (
     <a class="asset-card" href={paths.asset(projectId, id)} data-asset={id} data-status={asset.status}>
       <Poster asset={asset} />
@@ -160,7 +166,7 @@ const Card = memo(function Card(props: Choice & { projectId: string; id: string 
         <span class="note">
           {asset.state.endsWith('.retrying') && retryTs !== undefined ? (
             <>
-              next attempt in <Countdown to={retryTs} />
+              in <Countdown to={retryTs} />
             </>
           ) : asset.status === 'failed' ? (
             (asset.error_code ?? 'cancelled').replaceAll('_', ' ')

@@ -60,7 +60,7 @@ export const gallery = createStore({
     /** One asset as it is now; a new one comes first. */
     put: (context, { asset }: { asset: Asset }) => put(context, asset),
     erased: (context, { id }: { id: string }) => without(context, id),
-    happened: (context, { events }: { events: readonly AssetEvent[] }) => events.reduce(apply, context),
+    happened: (context, { events }: { events: readonly AssetEvent[] }) => apply(context, events),
   },
 });
 
@@ -190,15 +190,17 @@ function without(context: GalleryState, id: string): GalleryState {
   return { ...context, assets, chunks: chunks.filter((ids) => ids.length > 0) };
 }
 
-function apply(context: GalleryState, event: AssetEvent): GalleryState {
-  const asset = context.assets[event.asset_id];
-  // An event that the reading of the asset has seen already changes nothing.
-  if (!asset || event.ts <= asset.updated_at || event.run < asset.run) return context;
-  return {
-    ...context,
-    assets: { ...context.assets, [event.asset_id]: withEvent(asset, event) },
-    progress: { ...context.progress, [event.asset_id]: { retryTs: event.next_at_ms } },
-  };
+function apply(context: GalleryState, events: readonly AssetEvent[]): GalleryState {
+  const assets = { ...context.assets };
+  const progress = { ...context.progress };
+  for (const event of events) {
+    const asset = assets[event.asset_id];
+    // An event that the reading of the asset has seen already changes nothing.
+    if (!asset || event.ts <= asset.updated_at || event.run < asset.run) continue;
+    assets[event.asset_id] = withEvent(asset, event);
+    progress[event.asset_id] = { retryTs: event.next_at_ms };
+  }
+  return { ...context, assets, progress };
 }
 
 /** The asset after an event of its run. */
