@@ -23,6 +23,12 @@ export type SiteFile = {
   twin?: string;
 };
 
+/** Addresses of pages that are parts of others now. */
+export const movedPages: ReadonlyMap<string, string> = new Map([
+  ['/docs/operating', '/docs/operation'],
+  ['/docs/operating.md', '/docs/operation.md'],
+]);
+
 /** Paths, as they stand in addresses, to files. `404` is the page for everything else. */
 export function createSite(document: OpenApiDocument): Map<string, SiteFile> {
   const guides = readGuides(document.servers[0]?.url ?? '');

@@ -4,7 +4,8 @@
  */
 import { z } from 'zod';
 import type { OpenApiDocument } from '../../schemas/openapi.ts';
-import { createSite, type SiteFile } from '../docs/site.ts';
+import { createSite, movedPages, type SiteFile } from '../docs/site.ts';
+import { type Exchange, endEmpty, writeHead } from './exchange.ts';
 import { createOpenApi } from './openapi.ts';
 import { answerPage, briefly, createPage, forEver, type Page, pageHeaders, readPageHead } from './pages.ts';
 import { staticAnswers, staticRequestHeaders } from './raw-specs.ts';
@@ -15,12 +16,22 @@ export function documentRoutes(routes: readonly AnyRoute[], baseUrl: string): Ra
   const document = once(() => createOpenApi(routes, baseUrl));
   const json = once(() => new Map([['/openapi.json', toDocumentPage(document())]]));
   const site = once(() => toPages(createSite(document()), baseUrl));
+  const onePage = pageSpec(pageTypes, {
+    page: { description: `Name of the page${orTwin}.`, example: 'errors' },
+  });
   return [
     ...pageRoutes('/openapi.json', json, { summary: 'This document', ...jsonSpec }),
     ...pageRoutes('/docs', site, { summary: 'The documentation, for people', ...pageSpec(pageTypes) }),
     ...pageRoutes('/docs/:page', site, {
       summary: 'A page of the documentation',
-      ...pageSpec(pageTypes, { page: { description: `Name of the page${orTwin}.`, example: 'errors' } }),
+      ...onePage,
+      responses: {
+        ...onePage.responses,
+        301: {
+          description: 'The page has moved',
+          headers: { Location: 'always', 'Cache-Control': 'always' },
+        },
+      },
     }),
     ...pageRoutes('/docs/:folder/:page', site, {
       summary: 'A page of one of its folders',
@@ -89,11 +100,21 @@ function pageRoutes(path: string, pages: () => Map<string, Page>, spec: RawSpec)
         const found = pages().get(req.getUrl());
         const missing = pages().get(missingPath);
         if (found) return answerPage(found, head, exchange);
+        const moved = movedPages.get(req.getUrl());
+        if (moved !== undefined) return redirect(moved, exchange);
         if (missing) return answerPage(missing, head, exchange, 404);
         throw new Error(`no page for ${path}`);
       },
     }),
   );
+}
+
+function redirect(location: string, exchange: Exchange): void {
+  exchange.res.cork(() => {
+    writeHead(exchange, 301, { Location: location, 'Cache-Control': briefly });
+    endEmpty(exchange, 301, exchange.isStopping);
+  });
+  exchange.done(301);
 }
 
 /** Where the page for missing ones lies: no request has this path. */

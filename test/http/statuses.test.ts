@@ -537,7 +537,11 @@ const own: Record<string, Record<number, Way>> = {
   },
   'get /openapi.json': page('/openapi.json'),
   'get /docs': page('/docs'),
-  'get /docs/{page}': { ...page('/docs/limits'), 404: nothing },
+  'get /docs/{page}': {
+    ...page('/docs/limits'),
+    301: () => get('/docs/operating'),
+    404: nothing,
+  },
   'get /docs/{folder}/{page}': { ...page('/docs/errors/busy'), 404: nothing },
   'get /llms.txt': page('/llms.txt'),
   'get /llms-full.txt': page('/llms-full.txt'),
