@@ -11,7 +11,7 @@ import { createLagWatch } from '../metrics/lag.ts';
 import type { Registry, Sample } from '../metrics/registry.ts';
 import type { Hub } from '../sse/hub.ts';
 import type { Store } from '../store/client.ts';
-import type { StateCount } from '../store/measures.ts';
+import type { StateCount } from '../store/state-counts.ts';
 import type { ExporterStats } from '../tracing/exporter.ts';
 
 /** How long what was looked up in store and bus is told again, in ms: several readers cost as much as one. */
@@ -279,7 +279,7 @@ export function watchSurvey(registry: Registry, parts: Surveyed): void {
     'assets_machines_oldest_seconds',
     'How long the machine has been in a state that has been there longest.',
     ['kind', 'state'],
-    (one) => states(one, ({ sinceTs }) => Math.max(0, parts.now() - sinceTs) / 1_000),
+    (one) => states(one, ({ oldestTs }) => Math.max(0, parts.now() - oldestTs) / 1_000),
   );
   gauge(
     'assets_partition_lag_seconds',

@@ -3,7 +3,7 @@ import { assetMachineVersion } from '../../machines/asset.ts';
 import { deliveryMachineVersion } from '../../machines/delivery.ts';
 import { operator as limits } from '../../schemas/limits.ts';
 import type { MachineCounts, MachineKind, Overview } from '../../schemas/operator-console.ts';
-import type { StateCount } from '../store/operator-views.ts';
+import type { StateCount } from '../store/state-counts.ts';
 import type { ConsolePorts } from './console.ts';
 import { createFilters } from './filters.ts';
 import { toIso } from './rows.ts';

@@ -10,6 +10,7 @@
 import type { Collection, Db, Document, Filter } from 'mongodb';
 import type { ActorDocument, StoredFact } from './actors.ts';
 import { text } from './partial.ts';
+import { countByState, lookMs, type StateCount, statesIndex } from './state-counts.ts';
 
 export type MachineKind = 'asset' | 'delivery';
 
@@ -39,8 +40,6 @@ export type MachineFilter = {
 /** Where a list goes on: after this machine. `ts` is when it entered its state, or was made, as the order says. */
 export type MachinePlace = { ts: number; id: string };
 
-export type StateCount = { state: string; count: number; oldestTs: number; newestTs: number };
-
 export type OperatorViews = ReturnType<typeof createOperatorViews>;
 
 const collections: Record<MachineKind, string> = { asset: 'assets', delivery: 'deliveries' };
@@ -52,8 +51,6 @@ const attemptField = 'machine.context.attempt';
 const providerField = 'machine.context.job.provider';
 const byState = { state: 1, enteredTs: 1, _id: 1 } as const;
 const isText = { $type: 'string' as const };
-/** By state, longest in it first; of both kinds. */
-export const statesIndex = 'operator states';
 const hints = {
   states: statesIndex,
   attempts: 'operator attempts',
@@ -62,7 +59,7 @@ const hints = {
   versions: 'operator versions',
 } as const;
 /** A view that takes longer is refused: nothing that an operator looks at may hold up the machines. */
-const viewMs = 2_000;
+const viewMs = lookMs;
 
 export function createOperatorViews(db: Db) {
   const of = (kind: MachineKind): Collection<ActorDocument> => db.collection(collections[kind]);
@@ -134,21 +131,12 @@ export function createOperatorViews(db: Db) {
           .sort({ enteredTs: direction, _id: direction })
           .limit(1)
           .toArray();
-      const [total, [oldest], [newest], found] = await Promise.all([
+      const [total, [oldest], [newest], counts] = await Promise.all([
         of(kind).estimatedDocumentCount({ maxTimeMS: viewMs }),
         edge(1),
         edge(-1),
-        of(kind)
-          .aggregate<{ _id: string } & Omit<StateCount, 'state'>>(
-            [
-              { $match: { state: { $in: states.filter((state) => state !== most) } } },
-              { $group: { _id: '$state', count: { $sum: 1 }, ...edges } },
-            ],
-            { hint: hints.states, maxTimeMS: viewMs, readConcern: { level: 'local' } },
-          )
-          .toArray(),
+        countByState(of(kind), { state: { $in: states.filter((state) => state !== most) } }),
       ]);
-      const counts = found.map(({ _id: state, ...rest }) => ({ state, ...rest }));
       const others = counts.reduce((sum, { count }) => sum + count, 0);
       if (!oldest || !newest) return counts;
       const count = Math.max(1, total - others);
@@ -296,7 +284,6 @@ export function createOperatorViews(db: Db) {
 
 /** The state in which most machines of a kind end. */
 const restingPlace: Record<MachineKind, string> = { asset: 'ready', delivery: 'delivered' };
-const edges = { oldestTs: { $min: '$enteredTs' }, newestTs: { $max: '$enteredTs' } };
 const maxVersions = 20;
 const maxAhead = 10_000;
 
