@@ -2,13 +2,13 @@
  * Builds the dashboard (src/dashboard) with Vite into dist/src/dashboard, and compresses it there as it will be
  * served. Does nothing when nothing it is made of has changed.
  */
-import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
 import { alone } from './alone.mjs';
+import { listFiles, signatureOf } from './signature.mjs';
 
 export const dashboardFolder = join('src', 'dashboard');
 const outFolder = join('dist', dashboardFolder);
@@ -34,7 +34,7 @@ export async function buildDashboard({ root, lockFile, say, timed, run }) {
 }
 
 async function make(root, run) {
-  const signature = signatureOf(root);
+  const signature = sign(root);
   await rm(markOf(root), { force: true });
   const vite = join('node_modules', 'vite', 'bin', 'vite.js');
   await run(process.execPath, [vite, 'build', dashboardFolder, '--logLevel', 'warn']);
@@ -53,21 +53,6 @@ async function compress(path) {
 
 const markOf = (root) => join(root, outFolder, '.build');
 
-const isBuilt = (root) =>
-  existsSync(markOf(root)) && readFileSync(markOf(root), 'utf8') === signatureOf(root);
+const isBuilt = (root) => existsSync(markOf(root)) && readFileSync(markOf(root), 'utf8') === sign(root);
 
-/** A text that changes when anything does that the pages are made of. */
-function signatureOf(root) {
-  const files = inputs.flatMap((input) =>
-    statSync(join(root, input)).isFile()
-      ? [input]
-      : readdirSync(join(root, input), { recursive: true, withFileTypes: true })
-          .filter((entry) => entry.isFile())
-          .map((entry) => join(entry.parentPath, entry.name).slice(root.length)),
-  );
-  const marks = files.sort().map((file) => {
-    const { mtimeMs, size } = statSync(join(root, file));
-    return `${file} ${mtimeMs} ${size}`;
-  });
-  return createHash('sha256').update(marks.join('\n')).digest('hex');
-}
+const sign = (root) => signatureOf(root, listFiles(root, inputs));

@@ -7,13 +7,14 @@
  */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { copyFile, mkdir, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { alone } from './alone.mjs';
 import { ensureBinaries } from './binaries.mjs';
 import { buildDashboard, dashboardFolder } from './dashboard.mjs';
+import { listFiles, signatureOf } from './signature.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const sourceFolders = ['schemas', 'machines', 'src'];
@@ -156,19 +157,8 @@ function readBuildMark() {
 
 /** Every source file, and one text that changes when any of them does. */
 function listSources() {
-  const files = sourceFolders.flatMap((folder) =>
-    existsSync(join(root, folder))
-      ? readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
-          .filter((entry) => entry.isFile())
-          .map((entry) => join(entry.parentPath, entry.name).slice(root.length))
-          .filter((file) => !file.startsWith(join(dashboardFolder, sep)))
-      : [],
-  );
-  const marks = [...files, ...buildFiles].sort().map((file) => {
-    const { mtimeMs, size } = statSync(join(root, file));
-    return `${file} ${mtimeMs} ${size}`;
-  });
-  return { files, signature: createHash('sha256').update(marks.join('\n')).digest('hex') };
+  const files = listFiles(root, sourceFolders).filter((file) => !file.startsWith(join(dashboardFolder, sep)));
+  return { files, signature: signatureOf(root, [...files, ...buildFiles]) };
 }
 
 const isCode = (file) => /\.tsx?$/.test(file);
