@@ -17,8 +17,8 @@ const read = (...path: string[]) => readFileSync(join(deploy, ...path), 'utf8');
 const tools = findDeployTools();
 const skip = typeof tools === 'string' ? tools : false;
 const settings = new Set([...describeConfig().matchAll(/^ {2}([A-Z][A-Z0-9_]+) /gm)].map(([, name]) => name));
-/** Of the port for those who watch. */
-const isSetting = (name: string) => settings.has(name) || name.startsWith('METRICS_');
+/** Or of the port for those who watch, or of the C library. */
+const isSetting = (name: string) => settings.has(name) || /^(METRICS|MALLOC)_/.test(name);
 
 type ComposeService = {
   image?: string;
