@@ -65,6 +65,7 @@ async function main() {
     runReadme('configure', {});
     inRoot('cd /opt/animated-assets && git clean -fdq deploy && git checkout -q -- deploy');
     takeSettings();
+    runReadme('start', {});
   });
   const kept = await step('serves', async () => {
     await start();
@@ -76,8 +77,10 @@ async function main() {
     await look(kept);
   });
   await step(`the README's upgrade, to ${present.slice(0, 12)}`, async () => {
-    await stop('SIGTERM');
+    // Beside the service, which serves meanwhile.
     runReadme('upgrade', { COMMIT: present });
+    await look(kept);
+    await stop('SIGTERM');
     await start();
     await look(kept);
   });
