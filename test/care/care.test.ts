@@ -304,7 +304,7 @@ t.test('beside a running generation, with no grace in effect, nothing that it ne
   const { storage, folder } = await openStorage(t);
   const service = await startTestService(t, { STORAGE_URL: `file:${folder}` });
   const user = await service.signUp();
-  const bytes = await photo();
+  const bytes = await photo({ width: 96, height: 64 });
   const base = await serveSources(t, (_, response) => void response.end(bytes));
   const form = new FormData();
   form.set('file', new Blob([bytes]), 'photo.jpg');

@@ -68,7 +68,7 @@ t.test(
   async (t) => {
     const first = await newSystem(t);
     const folder = join(await temporary(t), 'backup');
-    const bytes = await photo();
+    const bytes = await photo({ width: 96, height: 64 });
     const late: ServerResponse[] = [];
     let isLateServed = false;
     const sources = await serveSources(t, (request, response) => {

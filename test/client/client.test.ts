@@ -155,6 +155,10 @@ t.test('every operation that customers call has a method of the client', async (
   }
 });
 
+// Each waits before it asks again, for its own server: they wait together.
+t.jobs = 6;
+const beside = { buffered: true };
+
 type Answer = (request: IncomingMessage, response: ServerResponse, body: string) => void;
 
 /** A server that gives one answer after the other, the last one for ever; and what it was asked. */
@@ -193,27 +197,32 @@ async function failure(promise: Promise<unknown>): Promise<ServiceError> {
 }
 const image = { project_id: 'p', src: 'https://x.example/a.png' };
 
-t.test('429 and 503 are asked again when they say when, with everything else as it was', async (t) => {
-  const busy = says(503, { error: 'busy', code: 'busy', retry_after_ms: 20 }, { 'retry-after': '1' });
-  const limited = says(429, { error: 'rate limited', code: 'rate_limited', retry_after_ms: 10 });
-  const { baseUrl, asked } = await startScript(
-    t,
-    busy,
-    limited,
-    says(200, { asset_id: 'a', status: 'pending' }),
-  );
-  const client = createClient({ baseUrl, token: 'sat_1' });
-  t.match(await client.assets.prepare(image), { asset_id: 'a' });
-  t.equal(asked.length, 3);
-  t.match(asked[0]?.headers, { authorization: 'Bearer sat_1', 'content-type': 'application/json' });
-  const keys = asked.map(({ headers }) => headers['idempotency-key']);
-  t.ok(keys[0], 'a POST that begins something has a key');
-  t.equal(new Set(keys).size, 1, 'the same for every try');
-  t.equal(new Set(asked.map(({ body }) => body)).size, 1);
-});
+t.test(
+  '429 and 503 are asked again when they say when, with everything else as it was',
+  beside,
+  async (t) => {
+    const busy = says(503, { error: 'busy', code: 'busy', retry_after_ms: 20 }, { 'retry-after': '1' });
+    const limited = says(429, { error: 'rate limited', code: 'rate_limited', retry_after_ms: 10 });
+    const { baseUrl, asked } = await startScript(
+      t,
+      busy,
+      limited,
+      says(200, { asset_id: 'a', status: 'pending' }),
+    );
+    const client = createClient({ baseUrl, token: 'sat_1' });
+    t.match(await client.assets.prepare(image), { asset_id: 'a' });
+    t.equal(asked.length, 3);
+    t.match(asked[0]?.headers, { authorization: 'Bearer sat_1', 'content-type': 'application/json' });
+    const keys = asked.map(({ headers }) => headers['idempotency-key']);
+    t.ok(keys[0], 'a POST that begins something has a key');
+    t.equal(new Set(keys).size, 1, 'the same for every try');
+    t.equal(new Set(asked.map(({ body }) => body)).size, 1);
+  },
+);
 
 t.test(
   'a refusal that waiting does not cure, or not soon, is told at once, with all that is known',
+  beside,
   async (t) => {
     const { baseUrl, asked } = await startScript(
       t,
@@ -246,33 +255,38 @@ t.test(
   },
 );
 
-t.test('what got no answer is asked again where that is safe, and a bounded number of times', async (t) => {
-  const ok = says(200, { ok: true });
-  const broken = says(500, { error: 'internal error', code: 'internal_error' });
-  const reading = await startScript(t, cuts, broken, ok);
-  t.match(await createClient(reading).usage(), { ok: true });
-  t.equal(reading.asked.length, 3);
+t.test(
+  'what got no answer is asked again where that is safe, and a bounded number of times',
+  beside,
+  async (t) => {
+    const ok = says(200, { ok: true });
+    const broken = says(500, { error: 'internal error', code: 'internal_error' });
+    const reading = await startScript(t, cuts, broken, ok);
+    t.match(await createClient(reading).usage(), { ok: true });
+    t.equal(reading.asked.length, 3);
 
-  const writing = await startScript(t, broken);
-  t.match(await failure(createClient(writing).webhooks.test('p')), { code: 'internal_error', status: 500 });
-  t.equal(writing.asked.length, 1, 'a POST without a key might do it twice');
+    const writing = await startScript(t, broken);
+    t.match(await failure(createClient(writing).webhooks.test('p')), { code: 'internal_error', status: 500 });
+    t.equal(writing.asked.length, 1, 'a POST without a key might do it twice');
 
-  const down = await startScript(t, broken);
-  const { code } = await failure(createClient({ ...down, maxRetries: 1 }).usage());
-  t.equal(code, 'internal_error');
-  t.equal(down.asked.length, 2);
+    const down = await startScript(t, broken);
+    const { code } = await failure(createClient({ ...down, maxRetries: 1 }).usage());
+    t.equal(code, 'internal_error');
+    t.equal(down.asked.length, 2);
 
-  const running = await startScript(t, cuts, says(409, { error: 'still running', code: 'conflict' }), ok);
-  t.match(await createClient(running).projects.create({ name: 'x' }), { ok: true });
-  const first = await startScript(t, says(409, { error: 'taken', code: 'conflict' }));
-  t.equal((await failure(createClient(first).projects.create({ name: 'x' }))).status, 409);
+    const running = await startScript(t, cuts, says(409, { error: 'still running', code: 'conflict' }), ok);
+    t.match(await createClient(running).projects.create({ name: 'x' }), { ok: true });
+    const first = await startScript(t, says(409, { error: 'taken', code: 'conflict' }));
+    t.equal((await failure(createClient(first).projects.create({ name: 'x' }))).status, 409);
 
-  const deleting = await startScript(t, cuts, says(404, { error: 'not found', code: 'not_found' }));
-  t.match(await createClient(deleting).assets.delete('a'), { ok: true }, 'the first try had deleted it');
-});
+    const deleting = await startScript(t, cuts, says(404, { error: 'not found', code: 'not_found' }));
+    t.match(await createClient(deleting).assets.delete('a'), { ok: true }, 'the first try had deleted it');
+  },
+);
 
 t.test(
   'nobody there, no answer in time, no JSON: each has its code; an abort throws its own reason',
+  beside,
   async (t) => {
     const { baseUrl, server } = await startScript(t, hangs);
     const hasty = createClient({ baseUrl, timeoutMs: 50, maxRetries: 1 });
@@ -309,54 +323,62 @@ const streams =
     setTimeout(() => response.destroy(), 20);
   };
 
-t.test('events go on where a lost stream has ended, whole and once; a refusal ends them', async (t) => {
-  const two = frame(2, { event: 'stage_started' });
-  const { baseUrl, asked } = await startScript(
-    t,
-    streams(': hello\n\n', frame(1, { event: 'queued' }), two.slice(0, 20)),
-    says(503, { error: 'unavailable' }, { 'retry-after': '0' }),
-    streams(two, frame(3, { event: 'ready' })),
-    says(403, { error: 'unknown project key', code: 'unknown_project_key' }),
-  );
-  const client = createClient({ baseUrl, headers: { cookie: 'c=1' } });
-  const seen: string[] = [];
-  const ended = await failure(
-    (async () => {
-      for await (const { event } of client.events.project('p', { types: ['ready', 'queued'] }))
-        seen.push(event);
-    })(),
-  );
-  t.match(ended, { code: 'unknown_project_key', status: 403 });
-  t.strictSame(seen, ['queued', 'stage_started', 'ready']);
-  t.strictSame(
-    asked.map(({ headers }) => headers['last-event-id']),
-    [undefined, '1', '1', '3'],
-  );
-  t.equal(asked[0]?.path, '/api/projects/p/activity?types=ready%2Cqueued');
-  t.equal(asked[0]?.headers.cookie, 'c=1');
+t.test(
+  'events go on where a lost stream has ended, whole and once; a refusal ends them',
+  beside,
+  async (t) => {
+    const two = frame(2, { event: 'stage_started' });
+    const { baseUrl, asked } = await startScript(
+      t,
+      streams(': hello\n\n', frame(1, { event: 'queued' }), two.slice(0, 20)),
+      says(503, { error: 'unavailable' }, { 'retry-after': '0' }),
+      streams(two, frame(3, { event: 'ready' })),
+      says(403, { error: 'unknown project key', code: 'unknown_project_key' }),
+    );
+    const client = createClient({ baseUrl, headers: { cookie: 'c=1' } });
+    const seen: string[] = [];
+    const ended = await failure(
+      (async () => {
+        for await (const { event } of client.events.project('p', { types: ['ready', 'queued'] }))
+          seen.push(event);
+      })(),
+    );
+    t.match(ended, { code: 'unknown_project_key', status: 403 });
+    t.strictSame(seen, ['queued', 'stage_started', 'ready']);
+    t.strictSame(
+      asked.map(({ headers }) => headers['last-event-id']),
+      [undefined, '1', '1', '3'],
+    );
+    t.equal(asked[0]?.path, '/api/projects/p/activity?types=ready%2Cqueued');
+    t.equal(asked[0]?.headers.cookie, 'c=1');
 
-  const endless = await startScript(t, streams(frame(1, { event: 'queued' })));
-  const leaving = new AbortController();
-  const left = await failure(
-    (async () => {
-      for await (const _ of createClient(endless).events.asset('a', {
-        lastEventId: 7,
-        signal: leaving.signal,
-      }))
-        leaving.abort(new Error('enough'));
-    })(),
-  );
-  t.equal(left.message, 'enough');
-  t.equal(endless.asked[0]?.headers['last-event-id'], '7');
-  const flooding = await startScript(t, streams('x'.repeat(1_100_000)), says(404, { error: 'not found' }));
-  t.equal((await failure(createClient(flooding).events.asset('a').next())).status, 404, 'a flood is cut off');
-});
+    const endless = await startScript(t, streams(frame(1, { event: 'queued' })));
+    const leaving = new AbortController();
+    const left = await failure(
+      (async () => {
+        for await (const _ of createClient(endless).events.asset('a', {
+          lastEventId: 7,
+          signal: leaving.signal,
+        }))
+          leaving.abort(new Error('enough'));
+      })(),
+    );
+    t.equal(left.message, 'enough');
+    t.equal(endless.asked[0]?.headers['last-event-id'], '7');
+    const flooding = await startScript(t, streams('x'.repeat(1_100_000)), says(404, { error: 'not found' }));
+    t.equal(
+      (await failure(createClient(flooding).events.asset('a').next())).status,
+      404,
+      'a flood is cut off',
+    );
+  },
+);
 
 const asset = (status: string, more: object = {}) =>
   says(200, { asset: { asset_id: 'a', status, mp4_url: null, poster_url: null, error_code: null, ...more } });
 const ready = asset('ready', { mp4_url: 'https://m/1.mp4', poster_url: 'https://m/1.jpg' });
 
-t.test('waitFor is told by the stream, and asks where none comes through', async (t) => {
+t.test('waitFor is told by the stream, and asks where none comes through', beside, async (t) => {
   const told = await startScript(t, asset('pending'), streams(frame(1, { event: 'ready' })), ready);
   const events: string[] = [];
   const found = await createClient(told).assets.waitFor(

@@ -24,6 +24,7 @@ for (const { text } of readGuides(base)) {
 }
 
 const run = promisify(execFile);
+const service = await startTestService(t);
 const key = 'pk_abc';
 const secret = 'sk_secret';
 const source = 'https://example.com/cat.png#motion=kinetic&dur=4';
@@ -40,7 +41,7 @@ async function runModule(t: Test, code: string, env: Record<string, string> = {}
 
 /** The photo of the examples, small: what it becomes has as many pixels, and is drawn sooner. */
 async function copyPhoto(to: string): Promise<string> {
-  await sharp('src/demo/photo.jpg').resize({ width: 480 }).toFile(to);
+  await sharp('src/demo/photo.jpg').resize({ width: 120 }).toFile(to);
   return to;
 }
 
@@ -56,7 +57,6 @@ t.teardown(() => rmSync(scratch, { recursive: true, force: true }));
 
 const rows: Record<string, (t: Test, code: string) => Promise<void>> = {
   async 'quick-start'(t, code) {
-    const service = await startTestService(t);
     const folder = t.testdir({});
     await copyPhoto(join(folder, 'photo.jpg'));
     // Its end counts, not that of the stream which it leaves behind.
@@ -97,7 +97,6 @@ const rows: Record<string, (t: Test, code: string) => Promise<void>> = {
     t.equal(printed, 'true\nfalse\n');
   },
   async client(t, code) {
-    const service = await startTestService(t);
     const user = await service.signUp();
     const made = await user.call<{ token: string }>('POST', '/api/user/tokens', { name: 'guide' });
     const photo = `const photo = (await import('node:fs')).readFileSync('${await copyPhoto(join(scratch, 'photo.jpg'))}');`;
