@@ -21,7 +21,7 @@ const spokenIn = (name, from, packages) => ({
 });
 
 const tops =
-  '^src/(main|service|front-end|deliveries|model-providers|operator-console|load|readiness|poster-request|temp-dir|config|log|cli|care)\\.ts$';
+  '^src/(main|service|parts|front-end|deliveries|model-providers|operator-console|load|readiness|poster-request|temp-dir|config|log|cli|care)\\.ts$';
 
 export default {
   forbidden: [

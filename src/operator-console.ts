@@ -6,7 +6,7 @@ import { createBulkRunner } from './operator/bulk.ts';
 import { createConsole, type OperatorConsole } from './operator/console.ts';
 import { createStateTable } from './operator/states.ts';
 import { watchWorkers } from './operator/workers.ts';
-import type { Parts } from './service.ts';
+import type { Parts } from './parts.ts';
 import { newId } from './store/ids.ts';
 
 const { now } = systemClock;

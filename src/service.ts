@@ -33,7 +33,7 @@ import type { Config } from './config.ts';
 import { createWebhookRequests, startDeliveries } from './deliveries.ts';
 import type { EffectDeps, Purchases } from './effects/deps.ts';
 import { createAssetEffects } from './effects/effects.ts';
-import { readSource, type SourceDeps } from './effects/fetch-source.ts';
+import { readSource } from './effects/fetch-source.ts';
 import { startEmbedded } from './embedded/embedded.ts';
 import { createErasure } from './erasure/erasure.ts';
 import { startFrontEnd } from './front-end.ts';
@@ -49,15 +49,9 @@ import { createFileStorage } from './media/file-storage.ts';
 import { sniffImage } from './media/image.ts';
 import { openS3Storage } from './media/s3-storage.ts';
 import type { Storage } from './media/storage.ts';
-import {
-  createModelProviders,
-  createPurchases,
-  createVideoChoice,
-  type ModelProviderParts,
-  type ModelProviders,
-} from './model-providers.ts';
+import { createModelProviders, createPurchases, createVideoChoice } from './model-providers.ts';
 import { passTraceOn, watchMail, watchVideo, watchVision } from './observe/asked-outside.ts';
-import { createObserver, type Observer } from './observe/observer.ts';
+import { createObserver } from './observe/observer.ts';
 import {
   watchBus,
   watchOwner,
@@ -70,6 +64,7 @@ import { watchAttempts, watchEffects, watchSlots, watchSteps } from './observe/w
 import { lookSubject, seenSubject } from './operator/workers.ts';
 import { startBulkRunner } from './operator-console.ts';
 import { createOutbound } from './outbound/outbound.ts';
+import type { Opened, Parts } from './parts.ts';
 import { type PosterRequest, posterMs, posterRequest } from './poster-request.ts';
 import { createLocalVideo } from './providers/local-video.ts';
 import { recordCycles } from './quota/history.ts';
@@ -118,8 +113,6 @@ export async function startService(
     throw cause;
   }
 }
-
-type Opened = <Thing>(thing: Thing, close: (thing: Thing) => Promise<unknown>) => Thing;
 
 async function open(
   config: Config,
@@ -329,34 +322,6 @@ async function openStorage({ s3, storageFolder }: Config, tempDir: string, opene
   }
   return opened(await openS3Storage({ ...s3, tempDir }), (one) => one.close());
 }
-
-/** What the roles share. */
-export type Parts = {
-  config: Config;
-  log: Log;
-  observer: Observer;
-  opened: Opened;
-  store: Awaited<ReturnType<typeof openStore>>;
-  bus: Awaited<ReturnType<typeof openBus>>;
-  storage: Storage;
-  outbound: ReturnType<typeof createOutbound>;
-  /** The service's own, which nobody outside may name. */
-  deniedPorts: readonly number[];
-  engine: ReturnType<typeof createEngine>;
-  kinds: Map<string, ActorKind>;
-  tempDir: string;
-  requests: ReturnType<typeof createAssetRequests>;
-  erasure: ReturnType<typeof createErasure>;
-  webhooks: ReturnType<typeof createWebhookRequests>;
-  models: ModelProviders;
-  modelParts: ModelProviderParts;
-  /** Storage key of a source that was uploaded here; undefined for an address outside. */
-  uploadKey(url: string): string | undefined;
-  /** Signs what a browser keeps while it signs in elsewhere. */
-  oauthKey: Buffer;
-  /** What reads a source, from storage or from outside: see effects/fetch-source.ts. */
-  sources: SourceDeps;
-};
 
 /** Fetches and writes at once in one worker: they wait more than they work. */
 const ioSlots = 32;

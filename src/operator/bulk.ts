@@ -18,8 +18,8 @@ import type { Author } from '../store/audit.ts';
 import type { BulkAction, BulkLine, BulkJob as StoredJob } from '../store/bulk-jobs.ts';
 import { isByAge, type MachineRecord } from '../store/operator-views.ts';
 import { type Actions, type AskedAction, effectOf } from './actions.ts';
-import type { ConsolePorts } from './console.ts';
 import type { Filters } from './filters.ts';
+import type { ConsolePorts } from './ports.ts';
 import { toIso } from './rows.ts';
 
 type Ports = Pick<ConsolePorts, 'store' | 'newId' | 'now'> & {

@@ -3,7 +3,6 @@
  * one query, counts are taken at most every two seconds however many look, and an action is a message to a machine.
  */
 import { operator as limits } from '../../schemas/limits.ts';
-import type { ProviderStatus } from '../../schemas/operator.ts';
 import type {
   MachineFilterQuery,
   MachineKind,
@@ -15,8 +14,6 @@ import type {
   StreamList,
   WorkerList,
 } from '../../schemas/operator-console.ts';
-import type { Bus } from '../bus/bus.ts';
-import type { Store } from '../store/client.ts';
 import type { MachinePlace, MachineRecord } from '../store/operator-views.ts';
 import { createActions } from './actions.ts';
 import { toEntry } from './audit-entry.ts';
@@ -24,38 +21,12 @@ import { createBulk } from './bulk.ts';
 import { createDetail, toPrediction } from './detail.ts';
 import { createFilters } from './filters.ts';
 import { createOverview } from './overview.ts';
+import type { ConsolePorts } from './ports.ts';
 import { redact } from './redact.ts';
 import { contextOf, type RowParts, toIso, toRow } from './rows.ts';
 import { createSearch } from './search.ts';
-import { createStateTable, type MachineTimes } from './states.ts';
+import { createStateTable } from './states.ts';
 import { createUsual } from './usual.ts';
-import type { Workers } from './workers.ts';
-
-export type ConsolePorts = {
-  store: Pick<
-    Store,
-    | 'operatorViews'
-    | 'bulkJobs'
-    | 'audit'
-    | 'predictions'
-    | 'modelProviders'
-    | 'partitions'
-    | 'projects'
-    | 'users'
-    | 'webhooks'
-  >;
-  bus: Pick<
-    Bus,
-    'publish' | 'publishAll' | 'subjects' | 'connected' | 'lastCommand' | 'lastCommandOf' | 'describeStreams'
-  >;
-  workers: Workers;
-  times: MachineTimes;
-  /** Names of the model providers that are configured. */
-  providers: readonly string[];
-  providerStatus(): Promise<ProviderStatus[]>;
-  newId(prefix: string): string;
-  now(): number;
-};
 
 export type OperatorConsole = ReturnType<typeof createConsole>;
 

@@ -11,8 +11,8 @@ import type { MachineRecord } from '../store/operator-views.ts';
 import type { KnownPrediction } from '../store/predictions.ts';
 import type { Actions } from './actions.ts';
 import { toEntry } from './audit-entry.ts';
-import type { ConsolePorts } from './console.ts';
 import { createNotStarted } from './not-started.ts';
+import type { ConsolePorts } from './ports.ts';
 import { redact } from './redact.ts';
 import { toIso } from './rows.ts';
 

@@ -3,7 +3,7 @@ import { webhook as webhookLimits } from '../../schemas/limits.ts';
 import type { ProviderStatus } from '../../schemas/operator.ts';
 import type { MachineKind, MachineRow, NotStarted, WorkerLook } from '../../schemas/operator-console.ts';
 import type { ActorDocument } from '../store/actors.ts';
-import type { ConsolePorts } from './console.ts';
+import type { ConsolePorts } from './ports.ts';
 
 type Look = WorkerLook['slots'][number];
 

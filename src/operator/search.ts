@@ -1,7 +1,7 @@
 /** Finds what an id belongs to: an id of ours by its prefix, anything else as a request, a prediction or an e-mail. */
 import { operator as limits } from '../../schemas/limits.ts';
 import type { Found } from '../../schemas/operator-console.ts';
-import type { ConsolePorts } from './console.ts';
+import type { ConsolePorts } from './ports.ts';
 import { contextOf } from './rows.ts';
 
 const base = '/dashboard/operator';
