@@ -68,7 +68,7 @@ export function fillGuide(text: string, baseUrl: string): string {
 function planTable(): string {
   const row = (title: string, of: (plan: Plan) => string | number) =>
     `| ${title} | ${PlanName.options.map((name) => of(plans[name])).join(' | ')} |`;
-  const dollars = (cents: number) => (cents % 100 === 0 ? String(cents / 100) : (cents / 100).toFixed(2));
+  const dollars = (cents: number) => `$${cents % 100 === 0 ? cents / 100 : (cents / 100).toFixed(2)}`;
   return [
     `| | ${PlanName.options.map((name) => name.charAt(0).toUpperCase() + name.slice(1)).join(' | ')} |`,
     `|---|${PlanName.options.map(() => '---|').join('')}`,

@@ -168,8 +168,8 @@ const Card = memo(function Card({ projectId, id }: { projectId: string; id: stri
             <>
               in <Countdown to={retryTs} />
             </>
-          ) : asset.status === 'failed' ? (
-            (asset.error_code ?? 'cancelled').replaceAll('_', ' ')
+          ) : asset.status === 'failed' && asset.error_code !== null ? (
+            asset.error_code.replaceAll('_', ' ')
           ) : (
             <Time at={asset.created_at} />
           )}

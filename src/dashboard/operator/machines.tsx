@@ -136,12 +136,24 @@ export function LastError({ row: { last_error: error } }: { row: MachineRow }) {
   return (
     <>
       <a href={to.machines({ error: error.code })}>
-        <code>{error.code}</code>
+        <code>{breakable(error.code)}</code>
       </a>
       <span class="note op-block">{error.reason ?? error.text}</span>
     </>
   );
 }
+
+/** May go on in another line before each underscore, where a column is narrow. */
+const breakable = (code: string) =>
+  code.split('_').map((part, at) =>
+    at === 0 ? (
+      part
+    ) : (
+      <>
+        <wbr />_{part}
+      </>
+    ),
+  );
 
 function Filters({ filter }: { filter: Filter }) {
   const kind = (filter['kind'] ?? 'asset') as MachineKind;

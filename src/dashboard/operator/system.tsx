@@ -205,8 +205,8 @@ function Streams() {
                 <h3>
                   <code>{name}</code>{' '}
                   <span class="note">
-                    {formatCount(messages)} messages, {formatBytes(bytes)}, {first} to {last}, {replicas}{' '}
-                    {replicas === 1 ? 'replica' : 'replicas'}
+                    {formatCount(messages)} {messages === 1 ? 'message' : 'messages'}, {formatBytes(bytes)},{' '}
+                    {first} to {last}, {replicas} {replicas === 1 ? 'replica' : 'replicas'}
                   </span>
                 </h3>
                 {consumers.length > 0 && (

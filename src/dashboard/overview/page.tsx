@@ -1,6 +1,6 @@
 /** The overview of a project: first steps while there are some, its newest animations, and where it stands. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { Asset } from '../../../schemas/asset.ts';
+import type { Asset, AssetList } from '../../../schemas/asset.ts';
 import type { UsageResponse } from '../../../schemas/usage.ts';
 import { listen } from '../live.ts';
 import { paths } from '../paths.ts';
@@ -95,11 +95,17 @@ function useSteps(projectId: string, latest: Latest): Step[] | undefined {
   }, [projectId, webhooks.reload]);
   // Once made, it stays made: a first animation may be deleted later.
   const [wasMade, made] = useState(false);
-  const isMade = wasMade || latest.assets?.some(({ status }) => status === 'ready') === true;
+  const ready = useRead<AssetList>(
+    `/api/assets?project_id=${encodeURIComponent(projectId)}&status=ready&limit=1`,
+  );
+  const isMade =
+    wasMade ||
+    [latest.assets, ready.data?.assets].some((some) => some?.some(({ status }) => status === 'ready'));
   useEffect(() => made((before) => before || isMade), [isMade]);
   const madeBefore = useRef<boolean>(undefined);
-  if (latest.assets && madeBefore.current === undefined) madeBefore.current = isMade;
-  if (!profile || !latest.assets) return undefined;
+  const isKnown = latest.assets !== undefined && (ready.data ?? ready.error) !== undefined;
+  if (isKnown && madeBefore.current === undefined) madeBefore.current = isMade;
+  if (!profile || !isKnown) return undefined;
   const origins = originsOf(project);
   return [
     {

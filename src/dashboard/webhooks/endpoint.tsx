@@ -138,7 +138,7 @@ function Settings(props: { path: string; config: WebhookConfig; onSaved(answer: 
       </fieldset>
       <Switch
         label="Send events"
-        hint="Off: nothing is sent but tests. What waits is cancelled, and can be sent again later."
+        hint="While it is off, tests alone are sent. What waits is cancelled then, and can be sent again later."
         isOn={isEnabled}
         onChange={enable}
       />
