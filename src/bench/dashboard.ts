@@ -2,7 +2,8 @@
  * `npm run bench dashboard`: what a gallery of a thousand assets costs in a browser. It is opened, scrolled to its
  * end and searched; then events come at fifty a second, every second one of a card that is drawn, and each is
  * followed from when it was published to when the card shows it. Prints one line of JSON with the longest task of
- * each part, the layout shift of all, and how late the cards were. Exit code 1 when a limit is passed.
+ * each part, by the clock and in CPU time, which a busy machine does not lengthen; the layout shift of all; and how
+ * late the cards were. Exit code 1 when a limit is passed.
  *
  * Needs Chromium. `--assets 10000` and `--seconds 60` measure more; `--rate 200` sends faster.
  */
@@ -34,12 +35,9 @@ const givenUpMs = 120_000;
 const states = ['pending.vision.describing', 'pending.single.waiting'] as const;
 const photo = new URL('../demo/photo.jpg', import.meta.url);
 
-/** Notes tasks over 50 ms, shifts that no input caused, and when each card began to show a state. */
+/** Notes shifts that no input caused, and when each card began to show a state. */
 const watch = `
-  window.seen = { longest: 0, shift: 0, changes: [] };
-  new PerformanceObserver((list) => {
-    for (const { duration } of list.getEntries()) seen.longest = Math.max(seen.longest, duration);
-  }).observe({ type: 'longtask', buffered: true });
+  window.seen = { shift: 0, changes: [] };
   new PerformanceObserver((list) => {
     for (const entry of list.getEntries()) if (!entry.hadRecentInput) seen.shift += entry.value;
   }).observe({ type: 'layout-shift', buffered: true });
@@ -60,27 +58,26 @@ async function run(): Promise<boolean> {
   const rig = await openRig({ folder, assets });
   const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
   try {
-    const page = await openGallery(await browser.newContext({ viewport: { width: 1280, height: 800 } }), rig);
-    const opened = await take(page);
-    await scrollToEnd(page);
-    const scrolled = await take(page);
-    await search(page);
-    const searched = await take(page);
-    const published = await publish(page, rig);
-    const live = await take(page);
-    const late = latenessOf(published, live.changes);
+    const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+    const page = await signIn(context, rig);
     const longestTaskMs = {
-      opening: opened.longest,
-      scrolling: scrolled.longest,
-      searching: searched.longest,
-      following: live.longest,
+      opening: await longestOf(page, () => openGallery(page, rig)),
+      scrolling: await longestOf(page, () => scrollToEnd(page)),
+      searching: await longestOf(page, () => search(page)),
+      following: { clock: 0, cpu: 0 },
     };
+    let published: Published[] = [];
+    longestTaskMs.following = await longestOf(page, async () => {
+      published = await publish(page, rig);
+    });
+    const seen = (await page.evaluate('window.seen')) as { shift: number; changes: Change[] };
+    const late = latenessOf(published, seen.changes);
     const toDomMs = {
       median: Math.round(quantile(late, 0.5)),
       p95: Math.round(quantile(late, 0.95)),
       max: Math.max(...late),
     };
-    const shift = Number((opened.shift + scrolled.shift + searched.shift + live.shift).toFixed(3));
+    const shift = Number(seen.shift.toFixed(3));
     report({
       bench: 'dashboard',
       assets,
@@ -92,7 +89,7 @@ async function run(): Promise<boolean> {
       shift,
       limits,
     });
-    const isQuick = Object.values(longestTaskMs).every((ms) => ms <= limits.longestTaskMs);
+    const isQuick = Object.values(longestTaskMs).every(({ cpu }) => cpu <= limits.longestTaskMs);
     return isQuick && shift < limits.shift && late.length > 0 && toDomMs.p95 <= limits.toDomMs;
   } finally {
     await browser.close();
@@ -104,9 +101,9 @@ async function run(): Promise<boolean> {
 
 type Context = Awaited<ReturnType<Awaited<ReturnType<typeof chromium.launch>>['newContext']>>;
 
-async function openGallery(context: Context, { port, cookie, projectId }: Rig): Promise<Page> {
-  const url = `http://127.0.0.1:${port}`;
+async function signIn(context: Context, { port, cookie }: Rig): Promise<Page> {
   const at = cookie.indexOf('=');
+  const url = `http://127.0.0.1:${port}`;
   await context.addCookies([{ name: cookie.slice(0, at), value: cookie.slice(at + 1), url }]);
   const body = await readFile(photo);
   await context.route('https://example.com/**', (route) =>
@@ -114,20 +111,47 @@ async function openGallery(context: Context, { port, cookie, projectId }: Rig): 
   );
   const page = await context.newPage();
   await page.addInitScript(watch);
-  await page.goto(`${url}/dashboard/projects/${projectId}/assets`);
-  await page.locator('[data-asset]').first().waitFor();
-  await page.locator('[data-status="live"]').waitFor({ state: 'attached' });
-  await sleep(settleMs);
   return page;
 }
 
-/** What was noted since the last time. */
-async function take(page: Page): Promise<{ longest: number; shift: number; changes: Change[] }> {
-  const seen = await page.evaluate(
-    '(() => { const was = window.seen; window.seen = { longest: 0, shift: 0, changes: [] }; return was; })()',
+async function openGallery(page: Page, { port, projectId }: Rig): Promise<void> {
+  await page.goto(`http://127.0.0.1:${port}/dashboard/projects/${projectId}/assets`);
+  await page.locator('[data-asset]').first().waitFor();
+  await page.locator('[data-status="live"]').waitFor({ state: 'attached' });
+  await sleep(settleMs);
+}
+
+type Trace = {
+  traceEvents: {
+    name: string;
+    ph: string;
+    pid: number;
+    tid: number;
+    dur?: number;
+    tdur?: number;
+    args?: { name?: string };
+  }[];
+};
+
+/** The longest task of the page's main thread while something is done, in ms. */
+async function longestOf(page: Page, work: () => Promise<void>): Promise<{ clock: number; cpu: number }> {
+  const browser = page.context().browser();
+  if (!browser) throw new Error('the page has no browser');
+  await browser.startTracing(page, { categories: ['toplevel', '__metadata'] });
+  await work();
+  const { traceEvents } = JSON.parse((await browser.stopTracing()).toString()) as Trace;
+  const threads = new Set(
+    traceEvents
+      .filter(({ name, args }) => name === 'thread_name' && args?.name === 'CrRendererMain')
+      .map(({ pid, tid }) => `${pid}/${tid}`),
   );
-  const { longest, ...rest } = seen as { longest: number; shift: number; changes: Change[] };
-  return { ...rest, longest: Math.round(longest) };
+  const longest = { clock: 0, cpu: 0 };
+  for (const { name, pid, tid, dur = 0, tdur = 0 } of traceEvents) {
+    if (!name.endsWith('RunTask') || !threads.has(`${pid}/${tid}`)) continue;
+    longest.clock = Math.max(longest.clock, Math.round(dur / 1_000));
+    longest.cpu = Math.max(longest.cpu, Math.round(tdur / 1_000));
+  }
+  return longest;
 }
 
 /** As a wheel does, page after page. */

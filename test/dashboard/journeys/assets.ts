@@ -208,6 +208,7 @@ export async function followAssets(t: Test, dashboard: Dashboard): Promise<void>
       await checkBothThemes(t, page, 'regenerate');
       await page.keyboard.press('Escape');
       await regenerate('the clouds drift', 2);
+      await user.untilEnd(id);
       await badge.and(page.locator('[data-state="ready"]')).waitFor();
       const after = await asset();
       t.match(after, { run: 2, status: 'ready', prompt_override: 'the clouds drift' });

@@ -197,7 +197,7 @@ export async function keepProjects(t: Test, dashboard: Dashboard): Promise<void>
     const user = await dashboard.signUp();
     const page = await dashboard.open(t, { user, path: '/dashboard/account' });
     await page.addInitScript(watchLoading);
-    for (const part of ['', '/brand', '/proxy', '/embed', '/settings', '../../usage', '../../account']) {
+    for (const part of ['', '/assets', '/embed', '../../usage']) {
       const path = part.startsWith('..')
         ? `/dashboard${part.slice(5)}`
         : `/dashboard/projects/${user.projectId}${part}`;

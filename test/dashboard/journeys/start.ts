@@ -34,15 +34,19 @@ export async function comeIn(
     await page.evaluate(
       'window.clicks = 0; addEventListener("click", (event) => event.isTrusted && window.clicks++)',
     );
+    // It may last for a moment alone.
+    await page.evaluate(`window.isMaking = false; new MutationObserver(() => {
+      isMaking ||= document.querySelector('.making [data-state]') !== null;
+    }).observe(document, { subtree: true, childList: true })`);
     const choosing = page.waitForEvent('filechooser');
     await page.getByRole('button', { name: 'Drop a photo here' }).click();
     const chooser = await choosing;
     await checkBothThemes(t, page, 'first steps');
     await takeScreenshots(page, 'first-steps');
     await chooser.setFiles({ name: 'bay.jpg', mimeType: 'image/jpeg', buffer: await smallPhoto() });
-    await page.locator('.making [data-state]').waitFor();
     const video = page.locator('video');
     await video.waitFor({ timeout: 2 * minuteMs });
+    t.ok(await page.evaluate('window.isMaking'), 'it was seen being made');
     t.ok(Number(await page.evaluate('window.clicks')) + 1 <= 5, 'with the one of the sign-up');
     t.match(await video.getAttribute('src'), /\/media\/ast_/);
     // Who asked for less motion presses play.
