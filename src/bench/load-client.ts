@@ -78,6 +78,25 @@ export async function hitProxy(options: HitOptions): Promise<Tally> {
   return tally;
 }
 
+/** Asks for the mp4 of each asset once, one after the other. */
+export async function askEach(
+  base: string,
+  key: string,
+  origin: string,
+  assetIds: readonly string[],
+): Promise<Tally> {
+  const tally = newTally();
+  const agent = new Agent({ keepAlive: true });
+  for (const id of assetIds) {
+    const startedAt = performance.now();
+    const { status } = await askFor(`${base}/v1/${key}/a/${id}.mp4`, { origin }, agent);
+    if (status === 200) note(tally, startedAt);
+    else fault(tally, `${status} for ${id}`);
+  }
+  agent.destroy();
+  return tally;
+}
+
 /** What a player sends that knows this much. @param kind 0 to 1 */
 function headersOf(origin: string, kind: number, etag: string | undefined): Record<string, string> {
   if (kind < conditionalShare && etag !== undefined) return { origin, 'if-none-match': etag };

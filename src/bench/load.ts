@@ -3,10 +3,11 @@
  *
  *   npm run load -- --minutes 10 [--hits 200] [--streams 500] [--assets 2000]
  *
- * A front end and a worker in processes of their own, real servers, the local provider. First each kind of work alone,
- * for its cost: CPU of the node processes, mongod and nats-server together, less what they take idle. Then all of it
- * at once for so many minutes: proxy requests over many assets (a few of them most often; conditional and ranged ones
- * among them), open streams, new assets one after the other, and their webhooks, which are received and checked.
+ * A front end and a worker in processes of their own, real servers, the local provider. First every asset is asked for
+ * once, so that caches hold what they will hold, and each kind of work is done alone, for its cost: CPU of the node
+ * processes, mongod and nats-server together, less what they take idle. Then all of it at once for so many minutes: proxy
+ * requests over many assets (a few of them most often; conditional and ranged ones among them), open streams, new assets
+ * one after the other, and their webhooks, which are received and checked.
  *
  * Prints one JSON line. Exit code 1 when anything failed, or when a node process grows by more than 1 MB a minute
  * after the first two.
@@ -24,7 +25,7 @@ import { openStore } from '../store/client.ts';
 import { serveSource, setPlan, signUp } from './client.ts';
 import { childrenOf, cpuMsOf, quantile, report, rssMbOf } from './cpu.ts';
 import { startServers } from './fronts.ts';
-import { fault, hitProxy, makeRuns, openStreams, startReceiver, type Tally } from './load-client.ts';
+import { askEach, fault, hitProxy, makeRuns, openStreams, startReceiver, type Tally } from './load-client.ts';
 import { type Supervised, supervise } from './processes.ts';
 
 const { values } = parseArgs({
@@ -42,7 +43,8 @@ const origin = 'https://shop.example.com';
 
 /** Of a part that is measured alone. */
 const aloneMs = Math.min(20_000, minutes * 10_000);
-const aloneRuns = 4;
+/** Enough for the threads that render to have as much memory as they will. */
+const aloneRuns = 12;
 const webhookLanes = 8;
 /** Seconds between two new assets in the mix. */
 const runEverySeconds = 10;
@@ -156,6 +158,7 @@ async function measureAlone(world: World) {
   const idle = await costOf(world, 0, () => sleep(aloneMs / 2));
   const idlePerMs = idle.cpuMs / (aloneMs / 2);
   const { base, key, assetIds, client, project, receiver, source } = world;
+  const filling = await askEach(base, key, origin, assetIds);
 
   const hits = await costOf(world, idlePerMs, () => {
     const endsAt = performance.now() + aloneMs;
@@ -198,7 +201,7 @@ async function measureAlone(world: World) {
   if (open < streams) fault(opened.tally, `${streams - open} streams did not open`);
   const seconds = (ms: number) => Math.round(ms / 100) / 10;
   return {
-    tallies: { aloneHits: hits.result, aloneStreams: opened.tally, aloneRuns: runs.result.made },
+    tallies: { filling, aloneHits: hits.result, aloneStreams: opened.tally, aloneRuns: runs.result.made },
     costs: {
       idleCpuMsPerSecond: Math.round(idlePerMs * 1_000),
       cpuSecondsPerMillionHits: seconds((hits.cpuMs / hits.result.done) * 1e6),
