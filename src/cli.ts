@@ -56,17 +56,18 @@ type Settings = Pick<Config, 'mongodbUrl' | 'mongodbDatabase' | 'dataDir' | 'sec
 /**
  * Runs one command over the configured store and answers what it has to say.
  *
+ * @param settings asked for by commands that need them: help is there before there are any.
  * @throws {UsageError} and what the store throws.
  */
-export async function run(args: string[], config: Settings): Promise<string> {
+export async function run(args: string[], settings: () => Settings): Promise<string> {
   const [noun, verb, ...rest] = parseArgs({ args, allowPositionals: true }).positionals;
-  if (noun === 'help') return usage;
+  if (noun === undefined || noun === 'help') return usage;
   if (noun === 'config' && verb === undefined) return showConfig();
   const name = `${noun} ${verb}`;
-  if (Object.hasOwn(secretCommands, name)) return runOverSecrets(secretCommands[name], rest, config);
+  if (Object.hasOwn(secretCommands, name)) return runOverSecrets(secretCommands[name], rest, settings());
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (!command) throw new UsageError(usage);
-  const store = await connect(config);
+  const store = await connect(settings());
   try {
     return await command(store, rest);
   } finally {
@@ -76,7 +77,7 @@ export async function run(args: string[], config: Settings): Promise<string> {
 
 async function main(): Promise<void> {
   const args = process.argv.slice(2);
-  if (!isCareCommand(args)) return console.log(await run(args, readConfig()));
+  if (!isCareCommand(args)) return console.log(await run(args, readConfig));
   const { text, exitCode } = await runCare(args, readConfig, (line) => console.error(line));
   console.log(text);
   process.exitCode = exitCode;

@@ -28,8 +28,8 @@ const config = {
   secretsKey: undefined as string | undefined,
   secretsKeyFile: undefined,
 };
-const admin = (...args: string[]) => run(args, config);
-const withKeys = (secretsKey: string, ...args: string[]) => run(args, { ...config, secretsKey });
+const admin = (...args: string[]) => run(args, () => config);
+const withKeys = (secretsKey: string, ...args: string[]) => run(args, () => ({ ...config, secretsKey }));
 /** What the command line has recorded last. */
 const recorded = async (count: number) =>
   (await store.audit.list(count)).map(({ id: _, ts: __, ...entry }) => entry);
@@ -121,6 +121,10 @@ t.test('user sessions: lists those that are signed in without their tokens, and 
 });
 
 t.test('help: all commands', async (t) => {
+  const unset = () => {
+    throw new Error('not set yet');
+  };
+  t.equal(await run([], unset), await run(['help'], unset), 'before there are settings');
   t.match(await admin('help'), /^usage:\n[\s\S]*user sessions end <email>[\s\S]*secrets rotate/);
 });
 
@@ -204,7 +208,7 @@ t.test('what is asked wrongly is refused with what is right, and changes nothing
 
 t.test('without MONGODB_URL it looks for the service of DATA_DIR, and says when there is none', async (t) => {
   const show = (dataDir: string) =>
-    run(['user', 'show', 'ada@example.com'], { ...config, mongodbUrl: undefined, dataDir });
+    run(['user', 'show', 'ada@example.com'], () => ({ ...config, mongodbUrl: undefined, dataDir }));
   const empty = t.testdir({});
   await t.rejects(show(empty), { message: `no MONGODB_URL is set and no service has run on ${empty}` });
   const port = Number(new URL(mongodbUrl).port);
