@@ -56,7 +56,7 @@ export default {
     only(
       'providers, media: schemas, outbound',
       '^src/(providers|media)/',
-      ['^src/(providers|media|outbound)/', '^schemas/'],
+      ['^src/(providers|media|outbound)/', '^schemas/', '^src/random\\.ts$'],
       ['sharp', 'mp4box', '@fastify/busboy', 'zod', 'lru-cache', 'aws4fetch', 'undici', 'p-retry'],
     ),
     only(
@@ -102,6 +102,7 @@ export default {
     ),
     only('simulation: the runtime, and the types of what it runs on', '^src/simulation/', [
       '^src/(simulation|actors|effects|store|bus|webhooks)/',
+      '^src/random\\.ts$',
       '^(schemas|machines)/',
     ]),
     only('embed: nothing', '^src/embed/', ['^src/embed/']),

@@ -17,6 +17,7 @@ import { parseArgs } from 'node:util';
 import { MongoClient } from 'mongodb';
 import { type AssetEvent, isTerminal } from '../../schemas/events.ts';
 import { ambiguous } from '../fake-providers/faults.ts';
+import { createRandom, pick } from '../random.ts';
 import {
   type Account,
   countEnds,
@@ -37,7 +38,6 @@ import {
 } from './client.ts';
 import { report } from './cpu.ts';
 import { type Fleet, startFleet } from './fleet.ts';
-import { createRandom, pick } from './random.ts';
 import { spoilAtRandom } from './toxiproxy.ts';
 
 const { values } = parseArgs({

@@ -16,6 +16,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { freePort } from '../demo/free-port.ts';
+import { createRandom, pick } from '../random.ts';
 import {
   type Account,
   countEnds,
@@ -31,7 +32,6 @@ import {
   untilAllEnd,
 } from './client.ts';
 import { childrenOf, report } from './cpu.ts';
-import { createRandom, pick } from './random.ts';
 
 const main = fileURLToPath(new URL('../main.js', import.meta.url));
 

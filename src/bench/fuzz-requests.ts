@@ -1,9 +1,8 @@
 /**
  * Spoilt HTTP requests, made from valid ones: see fuzz.ts. The same random numbers make the same bytes.
  */
+import type { Random } from '../random.ts';
 import type { Example } from './examples.ts';
-
-export type Random = () => number;
 
 /** A request that a server should understand, in its parts. */
 export type Valid = {
@@ -19,17 +18,6 @@ export type Delivery = 'whole' | 'pieces' | 'slowly' | 'half closed' | 'reset';
 
 /** The pieces to be sent, and how. */
 export type Spoilt = { pieces: Buffer[]; delivery: Delivery };
-
-export function createRandom(seed: number): Random {
-  let state = seed >>> 0;
-  return () => {
-    // Mulberry32.
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 export function toValid(
   { method, path, search, contentType, body }: Example,

@@ -20,9 +20,10 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { OpenApiDocument } from '../../schemas/openapi.ts';
 import { freePort } from '../demo/free-port.ts';
+import { createRandom } from '../random.ts';
 import { quantile, report, rssMbOf } from './cpu.ts';
 import { toExamples } from './examples.ts';
-import { createRandom, pick, type Spoilt, spoil, toValid, type Valid } from './fuzz-requests.ts';
+import { pick, type Spoilt, spoil, toValid, type Valid } from './fuzz-requests.ts';
 
 const { values } = parseArgs({
   options: { requests: { type: 'string', default: '10000' }, seed: { type: 'string', default: '1' } },

@@ -4,7 +4,7 @@ import { Agent, createServer, get, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, verifyWebhook } from '../client/client.ts';
-import { createRandom } from './random.ts';
+import { createRandom } from '../random.ts';
 
 /** What one kind of work came to. */
 export type Tally = { done: number; latenciesMs: number[]; errors: string[] };

@@ -4,10 +4,10 @@ import { pipeline, webhook } from '../../schemas/limits.ts';
 import { createAssetKind } from '../actors/asset.ts';
 import { createDeliveryKind } from '../actors/delivery.ts';
 import { newDocument } from '../actors/kind.ts';
+import { createRandom } from '../random.ts';
 import type { ActorDocument, StoredFact } from '../store/actors.ts';
 import type { Store } from '../store/client.ts';
 import { newId } from '../store/ids.ts';
-import { createRandom } from './random.ts';
 
 export type World = {
   /** The newest time of all. */

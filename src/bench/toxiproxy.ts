@@ -1,7 +1,7 @@
 /** Proxies that spoil what goes through them, by the HTTP API of toxiproxy. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from '../demo/free-port.ts';
-import { pick } from './random.ts';
+import { pick } from '../random.ts';
 
 export type Spoiler = { stop(): Promise<Record<string, number>> };
 

@@ -1,5 +1,6 @@
 /** Motes: specks of dust that hover in the light, or snow that falls. Every life starts and ends unseen, so a loop stays closed. */
 import type { MotionPlan } from '../../schemas/motion.ts';
+import { createRandom } from '../random.ts';
 import type { Frame } from './render-warp.ts';
 
 /** Most motes in a frame, at full strength. */
@@ -82,15 +83,4 @@ function drawMote({ y, width, height }: Frame, mote: Mote, life: number): void {
       y[at] = luma + (235 - Math.min(235, luma)) * opacity * (1 - away) * (1 - away);
     }
   }
-}
-
-/** Small seeded generator (mulberry32): numbers from 0 to 1. */
-export function createRandom(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

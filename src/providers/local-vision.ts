@@ -8,7 +8,7 @@ import type { Motion } from '../../schemas/asset.ts';
 import type { MotionPlan } from '../../schemas/motion.ts';
 import { readImage } from '../media/image.ts';
 import { type Measures, measure, measuredSide } from '../media/measure.ts';
-import { createRandom } from '../media/render-motes.ts';
+import { createRandom } from '../random.ts';
 import type { VisionProvider, VisionRequest, VisionResult } from './provider.ts';
 
 /** Makes the local vision provider. It holds nothing and may be shared. */

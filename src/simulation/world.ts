@@ -5,6 +5,7 @@
  * followed to its end, so that the order of everything follows from the seed alone.
  */
 import type { Clock } from '../actors/clock.ts';
+import { createRandom } from '../random.ts';
 
 export type Task = {
   at: number;
@@ -190,17 +191,6 @@ export class Host implements Clock {
     if (this.isDead && !this.isSilent) this.isSilent = this.world.chance(0.5);
     return !this.isSilent;
   }
-}
-
-/** Numbers from 0 to below 1, the same for the same seed. */
-function createRandom(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 // ── A heap by time, then by order of asking ─────────────────────────────────────────────────────

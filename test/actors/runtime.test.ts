@@ -12,6 +12,7 @@ import { type Owner, type OwnerPorts, startOwner } from '../../src/actors/owner.
 import { startReconciler } from '../../src/actors/reconcile.ts';
 import { createStepper } from '../../src/actors/step.ts';
 import { createCounterKind } from '../../src/bench/counter.ts';
+import { createRandom } from '../../src/random.ts';
 import type { ActorDocument } from '../../src/store/actors.ts';
 import { assetInput, type MessageType, messageOf, type Ref } from '../fixtures/asset-messages.ts';
 import {
@@ -20,7 +21,6 @@ import {
   createMemoryBusServer,
   createMemoryPartitionStore,
   createMemoryStreamStore,
-  createRandom,
   type MemoryConnection,
   partitionOf,
 } from '../fixtures/memory-runtime.ts';

@@ -2,7 +2,8 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { createRandom, spoil, type Valid } from '../../src/bench/fuzz-requests.ts';
+import { spoil, type Valid } from '../../src/bench/fuzz-requests.ts';
+import { createRandom } from '../../src/random.ts';
 import { testServers, uniqueName } from '../fixtures/servers.ts';
 
 t.test('1,500 spoilt requests: all answered or closed, none by a 5xx, nothing left', async (t) => {

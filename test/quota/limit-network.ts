@@ -6,6 +6,7 @@ import {
   type LimitMessage,
   type SharedRateLimit,
 } from '../../src/quota/shared-rate-limit.ts';
+import { createRandom } from '../../src/random.ts';
 
 export type Weather = {
   /** Delay of a message in ms, by a random number in [0, 1). */
@@ -175,15 +176,4 @@ export class LimitNetwork {
     const next = this.happenings.at(-1);
     return next && next.at <= end ? this.happenings.pop() : undefined;
   }
-}
-
-/** Numbers in [0, 1) that are the same for a seed. */
-export function createRandom(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

@@ -3,9 +3,10 @@ import fc from 'fast-check';
 import t from 'tap';
 import { openBus } from '../../src/bus/bus.ts';
 import { linkRateLimit } from '../../src/quota/limit-link.ts';
+import { createRandom } from '../../src/random.ts';
 import { startFront } from '../fixtures/http.ts';
 import { testServers, uniqueName } from '../fixtures/servers.ts';
-import { createRandom, LimitNetwork, minuteMs } from './limit-network.ts';
+import { LimitNetwork, minuteMs } from './limit-network.ts';
 
 const limits = fc.constantFrom(10, 30, 60, 300);
 const counts = fc.integer({ min: 2, max: 8 });

@@ -1,13 +1,14 @@
 /** The store of actor documents: the real one, and the one in memory that the runtime's tests use. */
 import { MongoClient } from 'mongodb';
 import t from 'tap';
+import { createRandom } from '../../src/random.ts';
 import {
   type ActorDocument,
   type ActorStore,
   createActorStore,
   isDuplicate,
 } from '../../src/store/actors.ts';
-import { createFaultyStore, createMemoryActorStore, createRandom } from '../fixtures/memory-runtime.ts';
+import { createFaultyStore, createMemoryActorStore } from '../fixtures/memory-runtime.ts';
 import { testServers, uniqueName } from '../fixtures/servers.ts';
 
 type Store = Omit<ActorStore, 'collection'>;
