@@ -30,8 +30,8 @@ const helpers = [
     'proxy-world',
   ],
   ...[
-    'random',
     'runs-restate',
+    'runtime-rig',
     'score-brand',
     'sse-rig',
     'sse-tools',

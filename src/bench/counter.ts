@@ -3,6 +3,7 @@ import { assign, setup } from 'xstate';
 import { declare } from '../../machines/declare.ts';
 import type { ActorKind, ActorStorePort } from '../actors/kind.ts';
 import { createStepper } from '../actors/step.ts';
+import { createBareKind } from '../simulation/bare-kind.ts';
 
 type CounterMessage = { type: 'START'; ts: number } | { type: 'COUNT'; ts: number };
 
@@ -28,17 +29,5 @@ const counterMachine = setup({
 });
 
 export function createCounterKind(name: string, store: ActorStorePort): ActorKind {
-  return {
-    name,
-    stepper: createStepper(counterMachine),
-    machineVersion: 1,
-    migrate: (snapshot) => snapshot,
-    store,
-    startMessage: { type: 'START' },
-    publishedFact: (fact, { id, project }) => ({ ...fact, asset_id: id, project_id: project }),
-    index: () => ({}),
-    beginsRun: () => false,
-    earlierFactsKept: 0,
-    workFields: () => ({ plan: 'free', since: 0, requestId: '' }),
-  };
+  return createBareKind(name, createStepper(counterMachine), store);
 }

@@ -25,6 +25,11 @@ export function rssMbOf(pid: number): number {
   return Number(line?.[1] ?? 0) / 1024;
 }
 
+/** Open files and sockets of a process. */
+export function descriptorsOf(pid: number): number {
+  return readdirSync(`/proc/${pid}/fd`).length;
+}
+
 /** Pids of a process's children. */
 export function childrenOf(pid: number): number[] {
   return readdirSync('/proc')
@@ -53,6 +58,9 @@ export function spread(values: readonly number[], digits = 2) {
   const round = (value: number) => Number(value.toFixed(digits));
   return { median: round(median(values)), min: round(Math.min(...values)), max: round(Math.max(...values)) };
 }
+
+/** With one digit. */
+export const round1 = (value: number): number => Number(value.toFixed(1));
 
 /** Prints the one JSON line of a benchmark. */
 export function report(line: Record<string, unknown>): void {

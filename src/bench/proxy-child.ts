@@ -1,11 +1,12 @@
 /** A process of its own that serves the proxy's routes over a world in memory, and says what it costs. */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { openSync, readdirSync } from 'node:fs';
+import { openSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { descriptorsOf } from './cpu.ts';
 import { keyOf, startProxyWorld } from './proxy-world.ts';
 
 /** What the process tells. `rssBytes` after a garbage collection;  */
@@ -54,10 +55,6 @@ export async function withProxyProcess(
     child.kill();
     await rm(folder, { recursive: true, force: true });
   }
-}
-
-function descriptorsOf(pid: number): number {
-  return readdirSync(`/proc/${pid}/fd`).length;
 }
 
 async function heard(child: ChildProcess): Promise<Told> {

@@ -15,19 +15,17 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { MongoClient } from 'mongodb';
 import { runtime } from '../../schemas/limits.ts';
 import { systemClock } from '../actors/clock.ts';
 import { type ActorKind, newDocument } from '../actors/kind.ts';
 import { startOwner } from '../actors/owner.ts';
 import { createSlots } from '../actors/slots.ts';
 import { type Effect, startWorker } from '../actors/worker.ts';
-import { openBus } from '../bus/bus.ts';
 import { startEmbedded } from '../embedded/embedded.ts';
-import { type ActorDocument, createActorStore } from '../store/actors.ts';
-import { createPartitionStore } from '../store/partitions.ts';
-import { cpuMsHere, cpuMsOf, quantile, report, rssMbOf, spread } from './cpu.ts';
+import type { ActorDocument } from '../store/actors.ts';
+import { cpuMsHere, cpuMsOf, quantile, report, round1, rssMbOf, spread } from './cpu.ts';
 import { startRestate } from './runs-restate.ts';
+import { openRuntimeRig, type Servers, silent } from './runtime-rig.ts';
 import { createStepsKind, type StepsInput, stepsKind } from './steps.ts';
 
 const rounds = 5;
@@ -42,31 +40,12 @@ const spreadMs = 60_000;
 const crowd = 1_000;
 const slowStepMs = 100;
 const slowSlots = 10;
-const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
-type Servers = { mongodbUrl: string; natsUrl: string };
-
-async function open({ mongodbUrl, natsUrl }: Servers, name: string) {
-  const client = await MongoClient.connect(mongodbUrl);
-  const db = client.db(name);
-  const records = createPartitionStore(db);
-  await records.ensure(runtime.partitions);
-  const store = createActorStore(db, 'runs');
-  await store.ensureIndexes();
-  const lastPosition = async () => 0;
-  const bus = await openBus({ url: natsUrl, prefix: `${name}.`, log: silent, replicas: 1, lastPosition });
-  const kind = createStepsKind(store);
+async function open(servers: Servers, name: string) {
+  const rig = await openRuntimeRig(servers, name, 'runs', createStepsKind);
+  const { kind, bus, records } = rig;
   return {
-    db,
-    store,
-    bus,
-    kind,
-    async close() {
-      await bus.deleteStreams();
-      await bus.close();
-      await db.dropDatabase();
-      await client.close();
-    },
+    ...rig,
     /** Owner and worker. @param stepMs how long a step takes. */
     async start(stepMs = 0) {
       const kinds = new Map<string, ActorKind>([[kind.name, kind]]);
@@ -216,7 +195,6 @@ const compare = (ours: Round[], theirs: Round[]) => ({
 });
 
 const percentiles = (ms: number[]) => ({ p50: round1(quantile(ms, 0.5)), p99: round1(quantile(ms, 0.99)) });
-const round1 = (value: number) => Number(value.toFixed(1));
 
 /** Bytes on disk of a document, with and without its indexes, once everything is written there. */
 async function sizeOf({ db }: Rig) {

@@ -12,17 +12,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { MongoClient } from 'mongodb';
 import { runtime } from '../../schemas/limits.ts';
 import { systemClock } from '../actors/clock.ts';
 import { newDocument } from '../actors/kind.ts';
 import { startOwner } from '../actors/owner.ts';
-import { openBus } from '../bus/bus.ts';
 import { startEmbedded } from '../embedded/embedded.ts';
-import { createActorStore } from '../store/actors.ts';
-import { createPartitionStore } from '../store/partitions.ts';
 import { createCounterKind } from './counter.ts';
-import { cpuMsHere, cpuMsOf, quantile, report, spread } from './cpu.ts';
+import { cpuMsHere, cpuMsOf, quantile, report, round1, spread } from './cpu.ts';
+import { openRuntimeRig, type Servers, silent } from './runtime-rig.ts';
 
 const pairs = 5;
 const stepsPerRun = 10_000;
@@ -32,43 +29,21 @@ const actors = 2_000;
 const projects = 40;
 const lowLoadCommands = 300;
 const kills = 5;
-const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
-type Servers = { mongodbUrl: string; natsUrl: string };
-
-async function open({ mongodbUrl, natsUrl }: Servers, name: string) {
-  const client = await MongoClient.connect(mongodbUrl);
-  const db = client.db(name);
-  const records = createPartitionStore(db);
-  await records.ensure(runtime.partitions);
-  const store = createActorStore(db, 'counters');
-  await store.ensureIndexes();
-  const bus = await openBus({
-    url: natsUrl,
-    prefix: `${name}.`,
-    log: silent,
-    replicas: 1,
-    lastPosition: async () => 0,
-  });
-  const kind = createCounterKind('counter', store);
-  const kinds = new Map([[kind.name, kind]]);
+async function open(servers: Servers, name: string) {
+  const rig = await openRuntimeRig(servers, name, 'counters', (store) => createCounterKind('counter', store));
+  const kinds = new Map([[rig.kind.name, rig.kind]]);
   const start = (workerId: string) =>
     startOwner({
       workerId,
       partitions: runtime.partitions,
       kinds,
-      bus,
-      records,
+      bus: rig.bus,
+      records: rig.records,
       clock: systemClock,
       log: silent,
     });
-  const close = async () => {
-    await bus.deleteStreams();
-    await bus.close();
-    await db.dropDatabase();
-    await client.close();
-  };
-  return { store, records, bus, kind, start, close };
+  return { ...rig, start };
 }
 
 type Rig = Awaited<ReturnType<typeof open>>;
@@ -276,8 +251,6 @@ async function main(): Promise<void> {
 }
 
 type Measured = { usPerStep: number; perSecond: number };
-
-const round1 = (value: number) => Number(value.toFixed(1));
 
 async function runWorker([servers = '', name = '']: string[]): Promise<void> {
   const rig = await open(JSON.parse(servers) as Servers, name);

@@ -3,6 +3,7 @@ import { assign, setup } from 'xstate';
 import { declare } from '../../machines/declare.ts';
 import type { ActorKind, ActorStorePort } from '../actors/kind.ts';
 import { createStepper } from '../actors/step.ts';
+import { createBareKind } from '../simulation/bare-kind.ts';
 
 /** `dueTs`: when a sleeper is to wake, for who measures it. */
 export type StepsInput = { steps: number; sleepMs: number; dueTs?: number };
@@ -68,17 +69,5 @@ const stepsMachine = setup({
 export const stepsKind = 'steps';
 
 export function createStepsKind(store: ActorStorePort): ActorKind {
-  return {
-    name: stepsKind,
-    stepper: createStepper(stepsMachine),
-    machineVersion: 1,
-    migrate: (snapshot) => snapshot,
-    store,
-    startMessage: { type: 'START' },
-    publishedFact: (fact, { id, project }) => ({ ...fact, asset_id: id, project_id: project }),
-    index: () => ({}),
-    beginsRun: () => false,
-    earlierFactsKept: 0,
-    workFields: () => ({ plan: 'free', since: 0, requestId: '' }),
-  };
+  return createBareKind(stepsKind, createStepper(stepsMachine), store);
 }

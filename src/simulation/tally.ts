@@ -1,12 +1,13 @@
 /** An actor that counts and remembers what it was sent: shows a message that is lost, doubled or out of order. */
 import type { ActorKind, ActorStorePort } from '../actors/kind.ts';
+import { createBareKind } from './bare-kind.ts';
 
 export const tallyKind = 'tally';
 
 export function createTallyKind(store: ActorStorePort): ActorKind {
-  return {
-    name: tallyKind,
-    stepper: {
+  return createBareKind(
+    tallyKind,
+    {
       initial: () => ({ snapshot: { value: 'counting', context: { count: 0 } }, actions: [], timers: [] }),
       step({ context }, { type, tag }) {
         const { count } = context as { count: number };
@@ -18,14 +19,6 @@ export function createTallyKind(store: ActorStorePort): ActorKind {
         };
       },
     },
-    machineVersion: 1,
-    migrate: (snapshot) => snapshot,
     store,
-    startMessage: { type: 'START' },
-    publishedFact: (fact, { id, project }) => ({ ...fact, asset_id: id, project_id: project }),
-    index: () => ({}),
-    beginsRun: () => false,
-    earlierFactsKept: 0,
-    workFields: () => ({ plan: 'free', since: 0, requestId: '' }),
-  };
+  );
 }
