@@ -19,6 +19,8 @@ export type MediaFile = {
   readonly contentType: string;
   /** Whether its bytes are one piece. */
   readonly isSmall: boolean;
+  /** Whether it is still what `find` answers with. */
+  isKnown: boolean;
   /** How often its bytes were asked for. */
   uses: number;
   /** Headers of an answer by kind of answer: see serve-media.ts. */
@@ -52,7 +54,12 @@ export function createMediaFiles(storage: Storage, options: MediaFilesOptions = 
     smallBytes = defaultSmallBytes,
     pieceBytes = defaultPieceBytes,
   } = options;
-  const known = new LRUCache<string, MediaFile>({ max: maxKnown });
+  const known = new LRUCache<string, MediaFile>({
+    max: maxKnown,
+    dispose: (file) => {
+      file.isKnown = false;
+    },
+  });
   const bodies = new LRUCache<string, Buffer>({
     maxSize: maxCachedBytes,
     sizeCalculation: sizeOf,
@@ -82,10 +89,11 @@ export function createMediaFiles(storage: Storage, options: MediaFilesOptions = 
       modifiedTs: Math.floor(info.lastModified.getTime() / 1_000) * 1_000,
       contentType: info.contentType,
       isSmall: info.total <= smallBytes,
+      isKnown: !key.endsWith(shownEnding),
       uses: 0,
       headers: new Map(),
     };
-    if (!key.endsWith(shownEnding)) known.set(key, file);
+    if (file.isKnown) known.set(key, file);
     return file;
   };
 

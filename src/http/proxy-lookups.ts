@@ -22,6 +22,18 @@ export type LookupsPorts<Project> = {
 /** An asset as the proxy needs it: everything but its facts. */
 export type KnownAsset = Omit<AssetView, 'facts'>;
 
+/** What was read and when, in unix ms. It is current until it changes, is read again, or makes room for others. */
+export class Known<Value> {
+  readonly value: Value;
+  readonly readTs: number;
+  isCurrent = true;
+
+  constructor(value: Value, readTs: number) {
+    this.value = value;
+    this.readTs = readTs;
+  }
+}
+
 const maxProjects = 10_000;
 const maxAssets = 50_000;
 const maxResolved = 100_000;
@@ -45,6 +57,11 @@ export function createLookups<Project extends { id: string }>(ports: LookupsPort
   return {
     project: projects.find,
     asset: assets.find,
+    /** What is known of either, believed or not. */
+    knownProject: projects.known,
+    knownAsset: assets.known,
+    /** Whether what is current and was read at that time may be believed. */
+    isBelieved: (readTs: number): boolean => isBelieved(readTs, ports),
 
     /** The asset that a request meant before; undefined when this process does not know. */
     resolved: (asked: string): string | undefined => resolved.get(asked),
@@ -120,6 +137,12 @@ function createForgetting(files: Pick<MediaFiles, 'forget'>): { add(name: string
   };
 }
 
+type BeliefPorts = Pick<LookupsPorts<unknown>, 'isLive' | 'now'>;
+
+function isBelieved(readTs: number, { isLive, now }: BeliefPorts): boolean {
+  return now() - readTs < (isLive() ? keptMs : keptAloneMs);
+}
+
 type Reading<Value> = Promise<{ value: Value | undefined; isOutdated: boolean }>;
 
 const maxTries = 3;
@@ -127,22 +150,27 @@ const maxTries = 3;
 /** Values by key, read once at a time. What changes while it is read is read again. */
 function createKnown<Value extends object>(
   max: number,
-  { isLive, now }: Pick<LookupsPorts<unknown>, 'isLive' | 'now'>,
+  ports: BeliefPorts,
   read: (key: string) => Promise<Value | undefined>,
 ) {
-  const cache = new LRUCache<string, { value: Value; readTs: number }>({ max });
+  const cache = new LRUCache<string, Known<Value>>({
+    max,
+    dispose: (known) => {
+      known.isCurrent = false;
+    },
+  });
   const reading = new Map<string, Reading<Value>>();
   /** Keys being read, and those of them that have changed since. */
   const loading = new Set<string>();
   const outdated = new Set<string>();
 
   const load = async (key: string): Promise<{ value: Value | undefined; isOutdated: boolean }> => {
-    const readTs = now();
+    const readTs = ports.now();
     loading.add(key);
     try {
       const value = await read(key);
       const isOutdated = outdated.has(key);
-      if (value && !isOutdated) cache.set(key, { value, readTs });
+      if (value && !isOutdated) cache.set(key, new Known(value, readTs));
       return { value, isOutdated };
     } finally {
       loading.delete(key);
@@ -161,9 +189,9 @@ function createKnown<Value extends object>(
     /** At once where it can. */
     find(key: string): Value | undefined | Promise<Value | undefined> {
       const known = cache.get(key);
-      const believedMs = isLive() ? keptMs : keptAloneMs;
-      return known && now() - known.readTs < believedMs ? known.value : loadFresh(key);
+      return known && isBelieved(known.readTs, ports) ? known.value : loadFresh(key);
     },
+    known: (key: string): Known<Value> | undefined => cache.peek(key),
     forget(key: string): void {
       cache.delete(key);
       if (loading.has(key)) outdated.add(key);

@@ -23,7 +23,7 @@ import {
   writeHead,
 } from './exchange.ts';
 import { isStorageOutage, unavailable } from './media.ts';
-import { type MediaFiles, shared } from './media-files.ts';
+import { type MediaFile, type MediaFiles, shared } from './media-files.ts';
 import {
   type Access,
   type AccessProject,
@@ -38,6 +38,7 @@ import {
 import type { KnownAsset, Lookups } from './proxy-lookups.ts';
 import type { Posters } from './proxy-poster.ts';
 import { ProxyUrl, parseProxyUrl } from './proxy-request.ts';
+import { createShortcuts, Shortcut, type Shortcuts } from './proxy-shortcuts.ts';
 import { proxyForms } from './raw-specs.ts';
 import { type RawRoute, rawRoute } from './route.ts';
 import type { MediaKind, MediaServer } from './serve-media.ts';
@@ -80,6 +81,7 @@ export function proxyRoutes<Project extends ProxyProject>(ports: ProxyPorts<Proj
       maxSize: maxUrlChars,
       sizeCalculation: (_, line) => line.length + urlChars,
     }),
+    shortcuts: createShortcuts(ports.lookups.isBelieved),
     preparing: new Map(),
   };
   const handle = (req: HttpRequest, exchange: Exchange) => answer(req, exchange, context);
@@ -117,6 +119,7 @@ type Context<Project extends ProxyProject> = {
   judgeOrigin(project: Project, origin: string, referer: string): Access;
   /** URLs that somebody was let in with, by path and query: what was found out about them is not found out again. */
   urls: LRUCache<string, ProxyUrl>;
+  shortcuts: Shortcuts<Project>;
   /** First requests of URLs under way: those that come meanwhile share the answer. */
   preparing: Map<string, Promise<Prepared>>;
 };
@@ -127,6 +130,8 @@ type Admitted<Project extends ProxyProject> = {
   context: Context<Project>;
   project: Project;
   url: ProxyUrl;
+  /** Path and query. */
+  line: string;
   headers: HeaderSet;
 };
 
@@ -139,6 +144,8 @@ function answer<Project extends ProxyProject>(
   const { path } = exchange.head;
   const query = req.getQuery() ?? '';
   const line = query === '' ? path : `${path}?${query}`;
+  const shortcut = context.shortcuts.find(line);
+  if (shortcut) return answerKnown(shortcut, exchange, context);
   const url = context.urls.get(line) ?? parseProxyUrl(path, query);
   if (!(url instanceof ProxyUrl)) {
     if (url.kind === 'signature') invalidSignature.send(exchange);
@@ -155,6 +162,35 @@ function answer<Project extends ProxyProject>(
 
 const keyForm = /^\w{4,64}$/;
 
+/** A request of which everything is known but who asks. */
+function answerKnown<Project extends ProxyProject>(
+  shortcut: Shortcut<Project>,
+  exchange: Exchange,
+  context: Context<Project>,
+): void | Promise<void> {
+  const { url, project, file, kind } = shortcut;
+  const { origin, referer } = exchange.head;
+  const page = origin === '' ? referer : origin;
+  let access = url.isSigned ? undefined : shortcut.accessOf(page);
+  if (!access) {
+    access = judgeAccess(project.value, url, exchange, context);
+    if (!url.isSigned) shortcut.noteAccess(page, access);
+  }
+  if (access instanceof FixedAnswer) return access.send(exchange);
+  const headers = access;
+  const answered = context.ports.media.serve({ exchange, file, kind, headers });
+  return answered?.catch((cause: unknown) => answerOutage(exchange, cause, headers));
+}
+
+function judgeAccess<Project extends ProxyProject>(
+  project: Project,
+  url: ProxyUrl,
+  { head: { origin, referer } }: Exchange,
+  { ports, judgeOrigin }: Context<Project>,
+): Access {
+  return url.isSigned ? judgeSignature(project, url, ports.now()) : judgeOrigin(project, origin, referer);
+}
+
 function admit<Project extends ProxyProject>(
   project: Project,
   url: ProxyUrl,
@@ -163,15 +199,12 @@ function admit<Project extends ProxyProject>(
   context: Context<Project>,
 ): void | Promise<void> {
   const { ports, urls } = context;
-  const { origin, referer } = exchange.head;
-  const access = url.isSigned
-    ? judgeSignature(project, url, ports.now())
-    : context.judgeOrigin(project, origin, referer);
+  const access = judgeAccess(project, url, exchange, context);
   if (access instanceof FixedAnswer) return access.send(exchange);
   const fault = url.fault ?? sourceFaultOf(url, ports);
   if (fault) return respond(exchange, malformed(fault), access);
   if (!urls.has(line)) urls.set(line, url);
-  const admitted: Admitted<Project> = { exchange, context, project, url, headers: access };
+  const admitted: Admitted<Project> = { exchange, context, project, url, line, headers: access };
   const answered = url.extension === 'mp4' ? answerAnimation(admitted) : answerPoster(admitted);
   return answered?.catch((cause: unknown) => answerOutage(exchange, cause, access));
 }
@@ -210,7 +243,7 @@ const notFound: Answer = { status: 404, body: { error: 'not found' } };
 function answerAnimation<Project extends ProxyProject>(admitted: Admitted<Project>): void | Promise<void> {
   return after(findAsset(admitted), (asset) => {
     if (!asset?.media || asset.status === 'failed') return answerUnready(admitted, asset);
-    return serveFile(admitted, asset.media.mp4Key, kindOf(asset));
+    return serveFile(admitted, asset.media.mp4Key, asset);
   });
 }
 
@@ -231,7 +264,7 @@ async function answerUnready<Project extends ProxyProject>(
     return respond(exchange, { status: 502, body }, headers);
   }
   if (!asset.media) return answerPending(asset, admitted);
-  await serveFile(admitted, asset.media.mp4Key, kindOf(asset));
+  await serveFile(admitted, asset.media.mp4Key, asset);
 }
 
 /** The asset that a URL means for the first time; why there is no run; undefined when it cannot be made by its id. */
@@ -343,9 +376,7 @@ async function answerPending<Project extends ProxyProject>(
 
 function answerPoster<Project extends ProxyProject>(admitted: Admitted<Project>): void | Promise<void> {
   return after(findAsset(admitted), (asset) =>
-    asset?.media
-      ? serveFile(admitted, asset.media.posterKey, kindOf(asset))
-      : answerSourcePoster(admitted, asset),
+    asset?.media ? serveFile(admitted, asset.media.posterKey, asset) : answerSourcePoster(admitted, asset),
   );
 }
 
@@ -369,16 +400,35 @@ async function answerSourcePoster<Project extends ProxyProject>(
 // ── Media ───────────────────────────────────────────────────────────────────────────────────────
 
 function serveFile<Project extends ProxyProject>(
-  { exchange, context, headers }: Admitted<Project>,
+  admitted: Admitted<Project>,
   key: string,
-  kind: MediaKind,
+  asset: KnownAsset,
 ): void | Promise<void> {
+  const { exchange, context, headers } = admitted;
   const { files, media } = context.ports;
+  const kind = kindOf(asset);
   return after(files.find(key), (file) => {
-    if (file) return media.serve({ exchange, file, kind, headers });
+    if (file) {
+      addShortcut(admitted, asset, file, kind);
+      return media.serve({ exchange, file, kind, headers });
+    }
     // The asset says it is there: storage has lost it, or it is being erased.
     return respond(exchange, notFound, headers, new Error(`storage has no ${key}`));
   });
+}
+
+/** Unless what was found is not what is known any more. */
+function addShortcut<Project extends ProxyProject>(
+  { context, project, url, line }: Admitted<Project>,
+  asset: KnownAsset,
+  file: MediaFile,
+  kind: MediaKind,
+): void {
+  const { shortcuts, ports } = context;
+  const knownProject = ports.lookups.knownProject(url.key);
+  const knownAsset = ports.lookups.knownAsset(asset.id);
+  if (knownProject?.value !== project || knownAsset?.value !== asset) return;
+  shortcuts.add(line, new Shortcut(url, knownProject, knownAsset, file, kind));
 }
 
 const kindOf = ({ status }: KnownAsset): MediaKind => (status === 'pending' ? regenerating : ready);

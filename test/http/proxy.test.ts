@@ -663,6 +663,38 @@ t.test('a poster: of the asset when there is one, else made of the source, once'
   });
 });
 
+t.test('a URL of which everything is known is judged anew by its page or its signature', async (t) => {
+  const { port, world, project, makeAsset, finish, tell, send } = await start(t);
+  world.project = { ...project, signingSecret: { open: () => 'sk_first' } };
+  const asset = await finish(makeAsset({ src: source }));
+  const url = urlOf(source);
+  const signed = signUrl({ key, secret: 'sk_first', source: `asset:${asset.id}` }, world.now + 1_000);
+  for (let n = 0; n < 3; n += 1) {
+    t.equal((await ask(port, url, fromPage)).status, 200);
+    t.equal((await ask(port, signed)).status, 200);
+  }
+
+  t.equal((await ask(port, url, { headers: { origin: 'https://evil.org' } })).status, 403);
+  t.equal((await ask(port, url)).status, 403, 'no page is not the page before');
+  const byReferer = await ask(port, url, { headers: { referer: 'https://example.com/cats' } });
+  t.equal(byReferer.headers['access-control-allow-origin'], 'https://example.com');
+  t.equal((await ask(port, url, fromPage)).headers['access-control-allow-origin'], page);
+  world.now += 2_000;
+  t.equal((await ask(port, signed)).status, 403, 'its time is over');
+
+  t.test('and only while all of it is true', async (t) => {
+    const again = { ...asset, run: 2, status: 'pending' } as AssetView;
+    world.assets.set(asset.id, again);
+    tell('queued', asset.id);
+    t.equal((await ask(port, url, fromPage)).headers['x-service-asset-status'], 'pending');
+    await finish(again);
+    t.equal((await ask(port, url, fromPage)).body.toString(), 'mp4 of run 2');
+    world.project = undefined;
+    send(projectChanged, { projectId: project.id, key });
+    t.equal((await ask(port, url, fromPage)).status, 403, 'its key is gone');
+  });
+});
+
 t.test('what is known is dropped when it changes, and soon without the bus', async (t) => {
   const { port, world, project, send, makeAsset, finish, lookups } = await start(t);
   const asset = await finish(makeAsset({ src: source }));
