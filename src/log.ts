@@ -35,6 +35,7 @@ export function createLog(level: string, destination?: DestinationStream): Log {
   };
   const output = destination ? { all: destination, requests: destination } : createOutput();
   const log = pino(options, output.all);
+  const answerText = createAnswerTexts();
   let ts = 0;
   let tsText = '';
   const request = ({ requestId, method, route, status, ms, userId }: RequestLine): void => {
@@ -43,9 +44,7 @@ export function createLog(level: string, destination?: DestinationStream): Log {
     ts = now;
     const id = requestId.length > plainIdChars ? hideSecrets(`"${requestId}"`).slice(1, -1) : requestId;
     const user = userId === undefined ? '' : `,"userId":"${userId}"`;
-    output.requests.write(
-      `${tsText}${id}","method":"${method}","route":"${route}","status":${status},"ms":${ms}${user},"msg":"request"}\n`,
-    );
+    output.requests.write(`${tsText}${id}${answerText(method, route, status)}${ms}${user},"msg":"request"}\n`);
   };
   const requestFor = () => (log.isLevelEnabled('info') ? request : () => undefined);
   const own: Log = Object.assign(log, {
@@ -62,8 +61,29 @@ export function createLog(level: string, destination?: DestinationStream): Log {
 const infoLevel = 30;
 /** Longer ids were chosen by a client, and may be something that nobody should read. */
 const plainIdChars = 12;
-const maxGroupChars = 16_000;
+const maxGroupChars = 64_000;
 const maxGroupMs = 250;
+const maxMethods = 16;
+
+/**
+ * What a line says of route and status, kept in one piece: to join a line of many pieces costs more than to write it.
+ * There are as many as routes have statuses.
+ */
+function createAnswerTexts(): (method: string, route: string, status: number) => string {
+  const byRoute = new Map<string, Map<string, string[]>>();
+  return (method, route, status) => {
+    const text = byRoute.get(route)?.get(method)?.[status];
+    if (text !== undefined) return text;
+    const made = `","method":"${method}","route":"${route}","status":${status},"ms":`;
+    const byMethod = byRoute.get(route) ?? new Map<string, string[]>();
+    byRoute.set(route, byMethod);
+    const texts = byMethod.get(method) ?? [];
+    texts[status] = made;
+    // What clients make up is no method of a route.
+    if (byMethod.size < maxMethods) byMethod.set(method, texts);
+    return made;
+  };
+}
 
 /**
  * The process's standard output: for lines of all kinds, and for those of requests, which are ASCII by what they are
