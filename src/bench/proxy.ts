@@ -3,7 +3,8 @@
  * uWebSockets.js that sends the same head and body. Prints one line of JSON.
  *
  * CPU of each server's process per request, in µs; 50 connections of wrk; each server is warmed by count. Five
- * interleaved rounds, of which the median ratio counts. Needs nginx-light and wrk.
+ * interleaved rounds, of which the median ratio counts; `--rounds 15` asks for more, `--only 304,403` for some of the
+ * cases. Needs nginx-light and wrk.
  */
 import uws from 'uWebSockets.js';
 import { type ChildProcess, fork } from 'node:child_process';
@@ -15,6 +16,7 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 import { signUrl } from '../auth/signed-url.ts';
 import { freePort } from '../demo/free-port.ts';
 import { cpuMsOf, median, report, spread } from './cpu.ts';
@@ -22,7 +24,6 @@ import { checkInstalled, type Nginx, startNginx } from './nginx.ts';
 import { allowedOrigin, key, keyOf, secret, startProxyWorld } from './proxy-world.ts';
 import { askFor, connections } from './wrk.ts';
 
-const rounds = 5;
 const kilobyte = 1024;
 const sizes = { small: 20 * kilobyte, part: 64 * kilobyte, clip: 300 * kilobyte, large: 2048 * kilobyte };
 
@@ -41,7 +42,12 @@ type Case = {
 
 type Name = 'proxy' | 'nginx' | 'raw';
 
-const [role, folderOfRole] = process.argv.slice(2);
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { rounds: { type: 'string', default: '5' }, only: { type: 'string' } },
+});
+const rounds = Number(values.rounds);
+const [role, folderOfRole] = positionals;
 if (role === 'serve') await serve(folderOfRole ?? '');
 else await measure();
 
@@ -58,7 +64,9 @@ async function measure(): Promise<void> {
     await writeFiles(folder);
     nginx = await startNginx(folder, join(folder, 'www'), nginxPort, secret);
     const [port] = await started;
-    const cases = await toCases(port);
+    const wanted = values.only?.split(',');
+    const cases = (await toCases(port)).filter(({ name }) => wanted?.includes(name) ?? true);
+    if (cases.length === 0) throw new Error(`there is no case ${values.only}`);
     const results: Record<string, unknown> = {};
     for (const one of cases) results[one.name] = await compare(one, ours, port, nginx);
     report({ bench: 'proxy', rounds, connections, results });
