@@ -76,13 +76,19 @@ export async function fetchSites(sites: readonly Site[]): Promise<void> {
       const { stdout } = await run('npm', ['pack', name, '--silent', '--pack-destination', temporary]);
       const unpacked = join(temporary, 'package');
       await mkdir(unpacked);
-      await run('tar', ['xzf', join(temporary, stdout.trim()), '-C', unpacked, '--strip-components=1']);
+      const archive = join(temporary, stdout.trim());
+      // Old packages have headers of their own, and tar warns of each.
+      await run('tar', ['xzf', archive, '-C', unpacked, '--strip-components=1'], {
+        maxBuffer: maxWarningBytes,
+      });
       await rename(unpacked, folderOf(name));
     } finally {
       await rm(temporary, { recursive: true, force: true });
     }
   }
 }
+
+const maxWarningBytes = 64 * 1024 * 1024;
 
 /** Serves sites at `http://<id>.localhost:<port>`. */
 export async function serveSites(sites: readonly Site[]): Promise<{ port: number; close(): Promise<void> }> {
