@@ -99,6 +99,10 @@ const flowing = new Set(
   ),
 );
 
+/** Fonts of icons draw a picture in the place of a word. */
+export const isIconWord = ({ classes }: Element): boolean =>
+  classes.some((one) => /^material-(?:icons|symbols)/.test(one));
+
 /** What a reader sees of an element, on one line; at most about `maxLength` characters are gathered. */
 export function textOf(
   element: Element,
@@ -113,7 +117,7 @@ export function textOf(
     else if (next instanceof TextNode) {
       parts.push(next.text);
       length += next.text.length;
-    } else if (!silent.has(next.tag) && isShown(next)) {
+    } else if (!silent.has(next.tag) && !isIconWord(next) && isShown(next)) {
       if (flowing.has(next.tag)) stack.push(...next.children.toReversed());
       else stack.push(' ', ...next.children.toReversed(), ' ');
     }

@@ -1,7 +1,7 @@
 /** What a site says it can do: repeated titles, each with a sentence, often with an icon. */
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
 import { closest, descendants, type Element, tidy } from './dom.ts';
-import { areGoods, arePeople, areQuestions, captionOf, hasPicture, type Reader } from './groups.ts';
+import { areGoods, arePeople, areQuestions, captionOf, hasPicture, isMost, type Reader } from './groups.ts';
 import { type Group, headingsIn, type Item, linesOf, type Outline } from './outline.ts';
 import { dateIn, priceIn } from './patterns.ts';
 
@@ -10,18 +10,63 @@ type Feature = DeepCrawlResult['content']['features'][number];
 type FeatureItem = Item & { isLed?: boolean };
 
 export const readFeatures: Reader<{ features: Feature[] }> = (outline, group, { features }) => {
-  const caption = captionOf(outline, group);
-  if (isNoFeature(group.parent) || otherWords.test(caption)) return false;
+  const caption = captionOf(outline, group) || captionIn(group);
+  if (isNoFeature(group.parent) || otherWords.test(caption) || chapters.test(caption)) return false;
   const isNamed = featureWords.test(`${caption} ${group.parent.get('class')} ${group.parent.get('id')}`);
   const items = group.items.map(
     (item): FeatureItem => (isNamed && ledIn(outline, item)) || titled(outline, item),
   );
-  if (!areAlike(group, items) || arePeople(items) || areQuestions(items) || areGoods(items)) return false;
+  if (!areAlike(group, items) || areOthers(items)) return false;
   const known = items.map((item) => readFeature(outline, item)).filter((one) => one !== undefined);
   if (known.length < 2 || known.length < items.length * 0.6) return false;
   features.push(...known.filter(({ title }) => !features.some((one) => one.title === title)));
   return true;
 };
+
+/** A heading that stands alone in the first of the items, above the others. */
+function captionIn({ items }: Group): string {
+  const [first, second] = items;
+  const isAlone = first?.heading !== undefined && first.text === first.title;
+  return isAlone && second?.heading && first.heading && first.heading.tag < second.heading.tag
+    ? first.title
+    : '';
+}
+
+/** People, questions, goods, and parts of a documentation. */
+function areOthers(items: readonly Item[]): boolean {
+  const titles = items.map(({ title }) => title).filter((one) => one !== '');
+  if (titles.some((one) => (otherWords.exec(one)?.[0].length ?? 0) > one.length * 0.6)) return true;
+  const isRepeated = new Set(titles).size < titles.length * 0.6;
+  return (
+    isRepeated ||
+    arePeople(items) ||
+    areQuestions(items) ||
+    areGoods(items) ||
+    isMost(items.filter(isOption).length, items) ||
+    isMost(items.filter(({ element }) => isManual(element)).length, items)
+  );
+}
+
+/** A word of a program: `showCancelButton`, `data-width`, `.btn-social`; in tables of options `title`, too. */
+const identifier = /^(?:[a-z]+[A-Z]\w*|[.$#@_-]{1,2}[\w-]+|[a-z]+(?:[-_.][a-z]+)+)(?:\(.*\))?$/;
+const isOption = ({ element, title }: Item) =>
+  identifier.test(title) || (element.tag === 'tr' && /^[a-z]+$/.test(title));
+
+/** What a part of a documentation is called. */
+const chapters =
+  /^(?:how to use|usage|(?:basic |quick )?installation|quick ?start|getting started|examples?|options|api)[.!:]?$/i;
+
+/** Explains with code, or lists many things to click. */
+function isManual(element: Element): boolean {
+  let links = 0;
+  for (const { tag } of descendants(element)) {
+    if (tag === 'pre') return true;
+    if (tag === 'a' || tag === 'button') links += 1;
+  }
+  return links > maxLinks;
+}
+
+const maxLinks = 6;
 
 /** Of what has no heading the first line is the title, where a sentence follows. */
 function titled(outline: Outline, item: Item): Item {
@@ -91,11 +136,21 @@ function readFeature(outline: Outline, item: FeatureItem): Feature | undefined {
     : describe(outline, item);
   // A sentence in quotation marks is somebody's.
   if (/^[“”„«»「『"‟]/.test(title)) return undefined;
-  const isLong = description.length >= (/[\u3040-\u9fff\uac00-\ud7af]/.test(description) ? 10 : 20);
-  if (!isLong || dateIn(description) !== undefined || /@\w+\.\w/.test(description)) return undefined;
+  if (!isStatement(description) || dateIn(description) !== undefined || /@\w+\.\w/.test(description))
+    return undefined;
   const icon = iconOf(element);
   return { title, description, ...(icon === undefined ? {} : { icon }) };
 }
+
+/** More than a label: some words, or a sentence. */
+function isStatement(text: string): boolean {
+  if (/[\u3040-\u9fff\uac00-\ud7af]/.test(text)) return text.length >= 10;
+  return text.length >= 20 && (text.split(' ').length >= 5 || /[.!?…]$/.test(text)) && !justNow.test(text);
+}
+
+/** When something happened, as dashboards say it. */
+const justNow =
+  /\b(?:\d+ (?:sec(?:ond)?|min(?:ute)?|hour|day|week|month)s? ago|just (?:now|updated)|vor \d+ (?:minuten?|stunden?|tagen?))\b/i;
 
 const describe = (outline: Outline, { element, title }: Item): string =>
   linesOf(element, outline)

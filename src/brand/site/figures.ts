@@ -1,6 +1,6 @@
 /** Figures with what they count: `1,200 households`, a number above its label. */
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
-import { descendants, type Element, TextNode, tidy } from './dom.ts';
+import { descendants, type Element, isIconWord, TextNode, tidy } from './dom.ts';
 import { areGoods, type Reader } from './groups.ts';
 import { type Item, linesOf, type Outline } from './outline.ts';
 import { isFigure } from './patterns.ts';
@@ -29,12 +29,19 @@ function labelled(parts: readonly string[]): Figure | undefined {
   return value === undefined || label === undefined || label.length > 80 ? undefined : { label, value };
 }
 
-/** A price to the cent beside a picture or a button is of goods. */
+/** A price beside a photograph or a button is of goods. */
 function isForSale(element: Element, text: string): boolean {
   if (!/[$€£¥￥円]/.test(text)) return false;
-  const hasCents = /\d[.,]\d\d(?!\d)/.test(text);
-  return hasCents && [...descendants(element)].some(({ tag }) => tag === 'img' || tag === 'button');
+  return [...descendants(element)].some(
+    (one) =>
+      one.tag === 'button' ||
+      isPhotograph(one) ||
+      (one.tag === 'a' && /(^|[\s_-])(btn|button)([\s_-]|$)/.test(one.get('class'))),
+  );
 }
+
+const isPhotograph = (one: Element) =>
+  one.tag === 'img' && !/icon|\.svg/i.test(`${one.get('src')} ${one.get('class')}`);
 
 /** Rows of a table of data, and what one operates: ranges of a chart, filters. */
 function isOfTools(element: Element): boolean {
@@ -56,7 +63,7 @@ function piecesOf(element: Element, { isShown }: Outline): string[] {
   const stack: (Element | TextNode)[] = [element];
   for (let next = stack.pop(); next && pieces.length < maxPieces; next = stack.pop()) {
     if (next instanceof TextNode) pieces.push(tidy(next.text));
-    else if (isShown(next)) stack.push(...next.children.toReversed());
+    else if (isShown(next) && !isIconWord(next)) stack.push(...next.children.toReversed());
   }
   return pieces.filter((one) => one !== '');
 }

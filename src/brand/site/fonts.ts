@@ -23,14 +23,16 @@ function weightInHeading({ element, ownChars, part }: Seen): number {
   if (part === 'code' || ownChars === 0) return 0;
   const heading = headingOf(element);
   if (heading === 0) return 0;
-  return Math.min(ownChars, 60) * ({ 1: 4, 2: 3, 3: 1.5 }[heading] ?? 0.5);
+  // A name in the bar at the top is a logo, and what stands at the end is small.
+  const place = part === 'header' || part === 'footer' ? 0.5 : 1;
+  return Math.min(ownChars, 60) * ({ 1: 4, 2: 3, 3: 1.5 }[heading] ?? 0.5) * place;
 }
 
 function weightInBody({ element, ownChars, part }: Seen): number {
   if (part === 'code' || headingOf(element) > 0 || element.tag === 'button') return 0;
   if (element.tag === 'p' || element.tag === 'li' || element.tag === 'dd')
     return ownChars * (part === 'footer' ? 0.7 : 1);
-  return ownChars * 0.4;
+  return ownChars * (part === 'header' ? 0.2 : 0.4);
 }
 
 function headingOf(element: Seen['element']): number {
@@ -62,7 +64,7 @@ const generic = new Set(
   ),
 );
 const icons =
-  /font ?awesome|material (icons|symbols)|icon|glyph|symbol|feather|ionicons|themify|emoji|boxicons|remixicon|dashicons/i;
+  /font ?awesome|material (icons|symbols)|icon|glyph|symbol|feather|ionicons|themify|fontello|icomoon|wingdings|emoji|boxicons|remixicon|dashicons/i;
 
 /** The first family of a list that is a typeface, by the name people know it by. Undefined when there is none. */
 export function firstRealFamily(value: string): string | undefined {

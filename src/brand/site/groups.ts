@@ -33,18 +33,30 @@ const roles =
   /\b(ceo|cto|cfo|coo|founder|co-?founder|chief|head|lead|manager|engineer|designer|developer|director|officer|president|professor|partner|assistant|editor|owner|leiter(?:in)?|gründer(?:in)?|geschäftsführer(?:in)?|entwickler(?:in)?|inhaber(?:in)?|directeur|directrice|gérante?|fondateur|fondatrice|direttore|responsable|kierownik|prezes)\b|代表|取締役|社長|店長|部長|院長|教授/iu;
 const personName = /^(?:\p{Lu}[\p{L}'’.-]*\s){1,3}\p{Lu}[\p{L}'’.-]*$/u;
 
-/** People of a team: each item a name and what the person does. */
+/** People of a team, or with something to say: each item a name, and what the person does or how they look. */
 export function arePeople(items: readonly Item[]): boolean {
-  const people = items.filter(({ title, text }) => {
+  const people = items.filter(({ element, title, text }) => {
     const rest = text.replace(title, ' ').trim();
-    return personName.test(title) && (roles.test(rest.slice(0, 80)) || rest.length < 40);
+    const isKnown = roles.test(rest.slice(0, 80)) || rest.length < 40 || hasPortrait(element);
+    return personName.test(title) && isKnown;
   });
   return isMost(people.length, items);
 }
 
-/** Questions with their answers. */
+const portraits =
+  /(^|[\s/_-])(avatars?|portraits?|profiles?|persons?|people|faces?|members?|users?|team)([\s/_.-]|\d|$)/i;
+
+function hasPortrait(element: Element): boolean {
+  for (const one of descendants(element)) {
+    const isPicture = one.tag === 'img' || one.attributes.has('style') || one.elements.length === 0;
+    if (isPicture && portraits.test(`${one.get('class')} ${one.get('src')}`)) return true;
+  }
+  return false;
+}
+
+/** Questions with their answers: some do not end as one. */
 export function areQuestions(items: readonly Item[]): boolean {
-  return isMost(items.filter(({ title }) => /[?？]\s*$/.test(title)).length, items);
+  return items.filter(({ title }) => /[?？]\s*$/.test(title)).length >= Math.max(1, items.length * 0.4);
 }
 
 const pictures = new Set(['img', 'svg', 'picture', 'video']);

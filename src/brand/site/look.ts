@@ -92,8 +92,13 @@ function fixedPart(element: Element): Part | undefined {
 function fixedPartItself(element: Element): Part | undefined {
   if (element.tag === 'pre' || element.tag === 'code') return 'code';
   if (isFooter(element)) return 'footer';
-  // A header that holds the first heading is the hero.
-  return isPageHeader(element) && !holds(element, 'h1') ? 'header' : undefined;
+  return isPageHeader(element) && !isHero(element) ? 'header' : undefined;
+}
+
+/** A header that holds the first heading, or one that says something and leads nowhere. */
+export function isHero(header: Element): boolean {
+  if (holds(header, 'h1')) return true;
+  return header.tag === 'header' && holds(header, 'h2') && !holds(header, 'nav') && !holds(header, 'ul');
 }
 
 function holds(top: Element, tag: string): boolean {

@@ -1,6 +1,6 @@
 /** How a site speaks: tagline, calls to action, tone, audience. Rules that can be read, no opinions. */
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
-import { closest, descendants, type Element, tidy } from './dom.ts';
+import { closest, descendants, type Element, type Page, textOf, tidy } from './dom.ts';
 import { isFooter, isPageHeader } from './look.ts';
 import { linesOf, type Outline } from './outline.ts';
 
@@ -10,7 +10,8 @@ export type Messaging = DeepCrawlResult['messaging'];
 export function readTagline({ content, text, isShown }: Outline, name: string, title: string): string {
   const headings = content.filter(({ tag }) => tag === 'h1' || tag === 'h2').slice(0, 4);
   for (const heading of headings) {
-    const own = text(heading, 300);
+    const own = textBeside(heading, text, name);
+    if (chapters.test(own)) continue;
     const isLabel = isLabelled(own, title) || !isSentence(own, name);
     const next = isLabel ? sentenceAfter(heading, { text, isShown }, name) : own;
     if (next !== undefined) return next;
@@ -22,6 +23,13 @@ export function readTagline({ content, text, isShown }: Outline, name: string, t
     .filter((one) => isSentence(one, name));
   const longest = parts.sort((a, b) => b.length - a.length)[0];
   return longest ?? '';
+}
+
+/** The heading's text; where it is the name with a smaller text beside it, that one. */
+function textBeside(heading: Element, text: Outline['text'], name: string): string {
+  const own = text(heading, 300);
+  const small = heading.elements.map((one) => text(one, 300)).find((one) => one !== '' && own.endsWith(one));
+  return small !== undefined && name !== '' && bare(own) === bare(name + small) ? small : own;
 }
 
 /** Whether a heading is only what the title calls the page, perhaps with its version. */
@@ -38,9 +46,16 @@ function isLabelled(heading: string, title: string): boolean {
 
 const greetings = /^(home|welcome|willkommen|start|startseite|ホーム|hello|hi)[.!]?$/i;
 
+/** What parts of any site are called. */
+const chapters =
+  /^(how to use|usage|(?:basic )?installation|getting started|quick ?start|documentation|frequently asked questions|häufige fragen|about(?: us)?|über uns|contact us|kontakt)[.!]?$/i;
+
+const bare = (text: string) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
+
 function isSentence(text: string, name: string): boolean {
-  const isName = text.toLowerCase() === name.toLowerCase() || greetings.test(text);
+  const isName = bare(text) === bare(name) || greetings.test(text) || chapters.test(text);
   const words = text.split(/\s+/).length;
+  if (!/\p{L}{2}|[\u3040-\u9fff]/u.test(text)) return false;
   return !isName && text.length >= 4 && text.length <= 220 && (words > 1 || /[\u3040-\u9fff]/.test(text));
 }
 
@@ -196,6 +211,13 @@ function audienceOf({ text, hasCode, hasShop }: Material): string {
   if (hasCode) return 'developers';
   return hasShop ? 'shoppers' : '';
 }
+
+/** The first headings of a page, as they are. */
+export const headingsOfPage = ({ all }: Page): string[] =>
+  all
+    .filter(({ tag }) => /^h[12]$/.test(tag))
+    .slice(0, 6)
+    .map((one) => textOf(one, undefined, 120));
 
 /** Headings that could be promises. */
 export function headingsOf({ content, text }: Outline): string[] {

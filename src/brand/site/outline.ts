@@ -1,6 +1,6 @@
 /** The structure of a page's content: groups of siblings that repeat, and what each of them holds. */
 import { closest, descendants, Element, type Page, textOf } from './dom.ts';
-import { isFooter, isPageHeader } from './look.ts';
+import { isFooter, isHero, isPageHeader } from './look.ts';
 import { isForeign } from './style.ts';
 
 export type Item = {
@@ -91,9 +91,7 @@ function isApart(element: Element): boolean {
     return !/card-footer/.test(element.get('class'));
   if (/(^|\s)(modal|offcanvas|sidebar|breadcrumb|pagination|dropdown-menu)(\s|$)/.test(element.get('class')))
     return true;
-  if (!isPageHeader(element)) return false;
-  for (const one of descendants(element)) if (one.tag === 'h1') return false;
-  return true;
+  return isPageHeader(element) && !isHero(element);
 }
 
 type Repeat = { elements: Element[]; isPart: boolean };

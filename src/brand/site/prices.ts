@@ -44,7 +44,8 @@ const period =
 
 function readTier(outline: Outline, { element, heading, title, text }: Item): Tier | undefined {
   if (text.length > 1_500) return undefined;
-  const price = priceIn(text.replace(title, ' ')) ?? unpriced.exec(text)?.[0];
+  if (countPrices(text) > maxPricesOfTier) return undefined;
+  const price = priceIn(text.replace(title, ' ')) ?? unpricedIn(outline, element);
   // What stands out in the points of a plan is not its name.
   const isName = heading && closest(heading, ({ tag }) => tag === 'li') === undefined;
   const isOwnItem = heading && closest(heading, (one) => one.tag === 'li' || one === element) === element;
@@ -52,6 +53,30 @@ function readTier(outline: Outline, { element, heading, title, text }: Item): Ti
   if (price === undefined || tier === '' || tier.length > 60) return undefined;
   return { tier, price: tidy(price), features: featuresOf(outline, element, tier) };
 }
+
+/** By the month, by the year, what it was before, and what it is for each person. */
+const maxPricesOfTier = 5;
+
+function countPrices(text: string): number {
+  let count = 0;
+  for (let rest = text; count <= maxPricesOfTier; count += 1) {
+    const found = priceIn(rest);
+    if (found === undefined) return count;
+    rest = rest.slice(rest.indexOf(found) + found.length);
+  }
+  return count;
+}
+
+/** "Free" and "on request" stand on a line of their own, or nearly: in a sentence they are no price. */
+function unpricedIn(outline: Outline, element: Element): string | undefined {
+  for (const { text } of linesOf(element, outline)) {
+    const found = unpriced.exec(text)?.[0];
+    if (found !== undefined && text.length <= found.length + maxCharsAround) return found;
+  }
+  return undefined;
+}
+
+const maxCharsAround = 24;
 
 /** Points of a plan, without its name, its price and what asks to buy it, where these are points too. */
 function featuresOf(outline: Outline, element: Element, tier: string): string[] {

@@ -1,8 +1,8 @@
 /** What others say of a site: quotes with their authors, in groups or alone. */
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
 import { closest, descendants, type Element, TextNode, tidy } from './dom.ts';
-import { captionOf, type Reader } from './groups.ts';
-import { linesOf, type Outline } from './outline.ts';
+import { arePeople, captionOf, type Reader } from './groups.ts';
+import { type Item, linesOf, type Outline } from './outline.ts';
 import { priceIn } from './patterns.ts';
 
 type Quote = DeepCrawlResult['content']['testimonials'][number];
@@ -14,7 +14,9 @@ export const readQuotes: Reader<Found> = (outline, group, { testimonials }) => {
   if (items[0]?.element.tag === 'p') return false;
   const area = closest(parent, (one) => quoteNames.test(`${one.get('id')} ${one.get('class')}`));
   const isNamed =
-    (area !== undefined && outline.text(area).length < 6_000) || quoteWords.test(captionOf(outline, group));
+    (area !== undefined && outline.text(area).length < 6_000) ||
+    quoteWords.test(captionOf(outline, group)) ||
+    areSpeaking(items);
   const known = items
     .map((item) => readQuote(outline, item.element, isNamed))
     .filter((one) => one !== undefined);
@@ -24,6 +26,15 @@ export const readQuotes: Reader<Found> = (outline, group, { testimonials }) => {
   testimonials.push(...known);
   return true;
 };
+
+/** People with their faces, of whom many speak of themselves. */
+function areSpeaking(items: readonly Item[]): boolean {
+  const speaking = items.filter(({ text }) => firstPerson.test(text) && text.length >= 60);
+  return arePeople(items) && speaking.length >= items.length * 0.5;
+}
+
+const firstPerson =
+  /(?<!\p{L})(?:I|I['’](?:m|ve|d|ll)|my|me|we|us|our|ich|mir|mich|wir|uns|je|j['’]\p{L}+|nous|io|noi|yo|nosotros)(?!\p{L})|私|弊社|我/u;
 
 function holdsQuotes(outline: Outline, element: Element, isNamed: boolean): boolean {
   return outline.groups.some(
@@ -36,7 +47,7 @@ function holdsQuotes(outline: Outline, element: Element, isNamed: boolean): bool
 const quoteNames =
   /testimonial|review|quote|kundenstimm|referenz|voices|voice|praise|wall-of-love|stimmen|お客様/i;
 const quoteWords =
-  /testimonial|reviews?\b|(?:customers?|clients?|people|users|they|others) (?:say|said|think|write|love)|loved by|kundenstimmen|(?:kunden|andere|leute) sagen|das sagen|avis\b|témoignages|ils (?:en parlent|nous font confiance)|dicono di noi|opiniones|recensioni|mówią o nas|opinie|お客(?:様|さま)の声|利用者の声/iu;
+  /testimonial|reviews?\b|(?:customers?|clients?|people|users|they|others) (?:say|said|think|write|love)|loved by|trusted by (?:hundreds|thousands|millions)|kundenstimmen|(?:kunden|andere|leute) sagen|das sagen|avis\b|témoignages|ils (?:en parlent|nous font confiance)|dicono di noi|opiniones|recensioni|mówią o nas|opinie|お客(?:様|さま)の声|利用者の声/iu;
 const quoteMarks = /^[“”„«»「『"‟]/;
 const closingMarks = /[“”«»」』"]\s*$/;
 
