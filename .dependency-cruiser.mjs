@@ -77,6 +77,7 @@ export default {
         'css-what',
         'parse5',
         'culori',
+        'playwright-core',
       ],
     ),
     only('operator: schemas, machines, store, quota, bus', '^src/operator/', [

@@ -310,6 +310,40 @@ export const crawl = {
   maxThreadMb: 128,
 } as const;
 
+/** Drawing of pages that are made by scripts, in a browser of the operator's. */
+export const browser = {
+  /** Browsers at once in one worker, and pages that may wait for one. */
+  atOnce: 1,
+  maxWaiting: 4,
+  /** From the page's address to its first tree; of quiet after it; of everything, with the browser's start. */
+  drawMs: 8_000,
+  quietMs: 2_000,
+  totalMs: 14_000,
+  requestMs: 4_000,
+  maxRequests: 100,
+  maxRequestBytes: 5 * 1024 * 1024,
+  maxBytes: 20 * 1024 * 1024,
+  maxRedirects: 3,
+  maxHtmlChars: 4 * 1024 * 1024,
+  /** Of all its processes together, and of the scripts of one page. */
+  maxMemoryMb: 512,
+  maxHeapMb: 128,
+  /** Of one deep crawl, with the home page. */
+  pagesOfCrawl: 5,
+} as const;
+
+/** A language model that chooses among candidates of a brand. */
+export const brandModel = {
+  answerMs: 8_000,
+  leastConfidence: 0.5,
+  maxAnswerBytes: 64 * 1024,
+  /** Of each list that it is shown, and of each text. */
+  maxCandidates: 6,
+  maxTextChars: 300,
+  /** A detection that took longer by then asks no model. */
+  latestStartMs: 10_000,
+} as const;
+
 /** Requests per user and minute (specification 8); `other` is shared by all endpoints without a row. */
 export const perMinute = {
   prepare: 60,

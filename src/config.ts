@@ -287,6 +287,28 @@ const rows = {
     accepts: 'the name of a model that takes images',
     help: 'model of the vision provider openai',
   },
+  BRAND_BROWSER: {
+    schema: z.string().regex(/^(auto|\/.{1,500})$/),
+    accepts: 'the path of Chromium or Chrome, or auto for the first one on PATH',
+    help: 'draws pages that scripts make, for brands and crawls (default: read as they come)',
+  },
+  BRAND_MODEL_URL: {
+    schema: Url,
+    accepts: 'an http or https URL',
+    help: "address of a server with OpenAI's chat API that chooses among candidates of a brand (default: none does)",
+  },
+  BRAND_MODEL: {
+    schema: z.string().regex(/^[\w./:-]{1,120}$/),
+    default: 'gpt-4o-mini',
+    accepts: 'the name of a model that answers with JSON',
+    help: 'its model',
+  },
+  BRAND_MODEL_KEY: {
+    schema: z.string().regex(/^[\x21-\x7e]{4,512}$/),
+    accepts: 'at least 4 printable characters',
+    help: 'its key, when it wants one',
+    isSecret: true,
+  },
   ...providerRows('REPLICATE', 'replicate', 'REPLICATE_API_TOKEN', 'https://api.replicate.com/v1'),
   REPLICATE_MODELS: modelsRow('replicate'),
   REPLICATE_WEBHOOK_SECRET: {
@@ -549,6 +571,7 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     logLevel: env.LOG_LEVEL,
     /** Holds the log level, and is read again on SIGHUP. */
     logLevelFile: environment['LOG_LEVEL_FILE'],
+    brand: brandSettings(env, environment),
     rateLimitFactor: env.RATE_LIMIT_FACTOR,
     sse: { maxMs: env.SSE_MAX, heartbeatMs: env.SSE_HEARTBEAT },
     pipeline: {
@@ -568,6 +591,17 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
       followsRetryAfter: env.WEBHOOK_RETRY_AFTER,
       egressProxy: env.WEBHOOK_EGRESS_PROXY,
     },
+  };
+}
+
+/** What reads web sites beside the rules. */
+function brandSettings(env: Environment, environment: Readonly<Record<string, string | undefined>>) {
+  const { BRAND_MODEL_URL: baseUrl, BRAND_MODEL: model, BRAND_MODEL_KEY: key } = env;
+  return {
+    browser: env.BRAND_BROWSER,
+    /** Where `auto` looks. */
+    searchPath: environment['PATH'] ?? '',
+    model: baseUrl === undefined ? undefined : { baseUrl, model, key },
   };
 }
 

@@ -26,6 +26,7 @@ import { createSecretBox, deriveKey } from './auth/secret-box.ts';
 import { siteProgress } from './brand/crawl-progress.ts';
 import { crawlRequest } from './brand/crawl-request.ts';
 import { createCrawlWork } from './brand/crawl-work.ts';
+import { withEngines } from './brand/engines.ts';
 import { createThreadCrawler } from './brand/thread-crawler.ts';
 import { openBus } from './bus/bus.ts';
 import { judgeSync } from './bus/monitor.ts';
@@ -384,7 +385,9 @@ async function startWorkerRole(parts: Parts): Promise<() => Promise<void>> {
   });
   opened(serving, async (one) => one.stop());
   const crawler = opened(
-    createThreadCrawler({ allow: config.outboundAllow, denyPorts: parts.deniedPorts }),
+    createThreadCrawler(
+      withEngines(config.brand, { allow: config.outboundAllow, denyPorts: parts.deniedPorts }, log),
+    ),
     (one) => one.close(),
   );
   const crawling = bus.serve(

@@ -5,6 +5,8 @@
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { crawl as limits } from '../../schemas/limits.ts';
+import type { Draw } from './browser.ts';
+import type { ModelOptions } from './choose.ts';
 import type { CrawlKind, CrawlResults } from './crawl-request.ts';
 import type { FromThread, ThreadOptions, ToThread } from './crawl-thread.ts';
 import { CrawlError, type Crawler, type OnProgress } from './crawler.ts';
@@ -20,9 +22,17 @@ type Thread = {
   /** Ends the crawl under way; undefined between two. */
   settle: ((end: End) => void) | undefined;
   onProgress: OnProgress | undefined;
+  /** Of the crawl under way. */
+  signal: AbortSignal | undefined;
 };
 
-type End = Exclude<FromThread, { type: 'progress' }> | { type: 'lost'; cause: unknown };
+type End = Exclude<FromThread, { type: 'progress' | 'draw' }> | { type: 'lost'; cause: unknown };
+
+export type CrawlerOptions = Pick<ThreadOptions, 'allow' | 'denyPorts'> & {
+  /** Draws pages that scripts make; they are read as they came when left out. */
+  draw?: Draw;
+  model?: ModelOptions | undefined;
+};
 
 /** Threads kept for the next crawl, for so long: a crawl soon after another starts at once. */
 const maxIdle = 2;
@@ -35,25 +45,38 @@ const youngMb = 32;
 const threadUrl = new URL(`./crawl-thread${extname(import.meta.url)}`, import.meta.url);
 
 /** Threads start when crawls come; how many come at once is bounded by who asks (crawl-work.ts). */
-export function createThreadCrawler(options: ThreadOptions): ThreadCrawler {
+export function createThreadCrawler({ allow, denyPorts, draw, model }: CrawlerOptions): ThreadCrawler {
   const threads = new Set<Thread>();
   const idle: Thread[] = [];
   let isClosed = false;
 
   const start = (): Thread => {
     const worker = new Worker(threadUrl, {
-      workerData: { allow: options.allow, denyPorts: options.denyPorts } satisfies ThreadOptions,
+      workerData: { allow, denyPorts, canDraw: draw !== undefined, model } satisfies ThreadOptions,
       resourceLimits: { maxOldGenerationSizeMb: limits.maxThreadMb, maxYoungGenerationSizeMb: youngMb },
     });
-    const thread: Thread = { worker, idleTimer: undefined, settle: undefined, onProgress: undefined };
+    const thread: Thread = {
+      worker,
+      idleTimer: undefined,
+      settle: undefined,
+      onProgress: undefined,
+      signal: undefined,
+    };
     threads.add(thread);
     worker.on('message', (message: FromThread) => {
       if (message.type === 'progress') thread.onProgress?.(message);
+      else if (message.type === 'draw') void answerDraw(thread, message);
       else thread.settle?.(message);
     });
     worker.once('error', (cause) => lose(thread, cause));
     worker.once('exit', (code) => lose(thread, new Error(`the thread ended with ${code}`)));
     return thread;
+  };
+
+  const answerDraw = async (thread: Thread, { id, url }: { id: number; url: string }) => {
+    const { signal } = thread;
+    const html = signal && !signal.aborted ? await draw?.(url, signal) : undefined;
+    if (threads.has(thread)) send(thread, { type: 'drawn', id, html });
   };
 
   const lose = (thread: Thread, cause: unknown) => {
@@ -74,6 +97,7 @@ export function createThreadCrawler(options: ThreadOptions): ThreadCrawler {
   const putBack = (thread: Thread) => {
     thread.settle = undefined;
     thread.onProgress = undefined;
+    thread.signal = undefined;
     if (!threads.has(thread)) return;
     if (isClosed || idle.length >= maxIdle) return end(thread);
     thread.worker.unref();
@@ -106,6 +130,7 @@ export function createThreadCrawler(options: ThreadOptions): ThreadCrawler {
       const ended = await new Promise<End>((resolve) => {
         thread.settle = resolve;
         thread.onProgress = onProgress;
+        thread.signal = signal;
         send(thread, { type: 'crawl', kind, domain });
       });
       signal.throwIfAborted();

@@ -2,6 +2,9 @@
 import {
   account,
   asset,
+  brandModel,
+  browser,
+  crawl,
   http,
   mail,
   perMinute,
@@ -52,6 +55,12 @@ const values = {
   webhookRotationHours: webhook.rotationMs / hourMs,
   requestIdMin: http.requestIdMinChars,
   requestIdMax: http.requestIdMaxChars,
+  crawlPages: crawl.maxPages,
+  drawSeconds: browser.totalMs / 1_000,
+  drawMb: browser.maxMemoryMb,
+  drawPages: browser.pagesOfCrawl,
+  modelConfidence: brandModel.leastConfidence,
+  modelSeconds: brandModel.answerMs / 1_000,
   plans: planTable(),
 };
 

@@ -1,18 +1,23 @@
 /** Name and logo of a site, each by a ladder: what the site says about itself for machines first, icons last. */
 import { project as limits } from '../../../schemas/limits.ts';
 import { closest, descendants, Element, type Page, TextNode, textOf, tidy } from './dom.ts';
-import { isPageHeader } from './look.ts';
+import { isFooter, isPageHeader } from './look.ts';
 import { isForeign, type Style, type Styles } from './style.ts';
 
 export type Found = { value: string; from: string };
-export type Identity = { name: Found | undefined; logo: Found | undefined };
+/** What the name and the logo could be, the likeliest first, each once. */
+export type Identity = { names: Found[]; logos: Found[] };
 
 export function readIdentity(page: Page, url: URL, styles: Styles): Identity {
   const things = readJsonLd(page);
   const links = homeLinks(page, url);
-  const name = findName(page, url, things, links);
-  return { name, logo: findLogo(page, url, { things, links, name: name?.value ?? '' }, styles) };
+  const names = findNames(page, url, things, links);
+  const known = { things, links, name: names[0]?.value ?? '' };
+  return { names, logos: onlyOnce(findLogos(page, url, known, styles)) };
 }
+
+const onlyOnce = (found: readonly Found[]): Found[] =>
+  found.filter(({ value }, at) => found.findIndex((one) => one.value === value) === at);
 
 /** Content of the first meta element with one of the names. */
 export function metaOf(page: Page, ...names: string[]): string {
@@ -93,6 +98,7 @@ function homeLinks({ all }: Page, url: URL): Element[] {
     const target = new URL(href, url);
     return (
       target.host === url.host &&
+      target.hash === '' &&
       (target.pathname === '/' ||
         target.pathname === url.pathname ||
         /^\/[a-z]{2}(-[a-z]{2})?\/?$/i.test(target.pathname))
@@ -101,14 +107,14 @@ function homeLinks({ all }: Page, url: URL): Element[] {
   const scored = all
     .filter(
       (one) =>
-        (one.tag === 'a' || isNamedLogo(one)) &&
+        (one.tag === 'a' || (isNamedLogo(one) && ![...descendants(one)].some(({ tag }) => tag === 'a'))) &&
         !isForeign(one) &&
         closest(one, ({ tag }) => tag === 'footer') === undefined,
     )
     .map((element) => {
       const inHeader = closest(element, isPageHeader) !== undefined;
       const named = closest(element, (one) => isNamedLogo(one)) !== undefined;
-      const home = element.tag === 'a' && isHome(element);
+      const home = element.tag === 'a' && isHome(element) && (named || !isMenuItem(element));
       return { element, score: (named ? 4 : 0) + (inHeader ? 2 : 0) + (home ? 1.5 : 0) };
     })
     .filter(({ score }) => score >= 3.5);
@@ -116,6 +122,16 @@ function homeLinks({ all }: Page, url: URL): Element[] {
     .sort((a, b) => b.score - a.score || a.element.order - b.element.order)
     .slice(0, 8)
     .map(({ element }) => element);
+}
+
+/** One of several entries of a menu, not the first: it may lead home as well. */
+function isMenuItem(element: Element): boolean {
+  return [element, element.parent].some((one) => {
+    const entries = one?.parent?.elements.filter(
+      ({ tag, classes }) => tag === one.tag && classes[0] === one.classes[0],
+    );
+    return entries !== undefined && entries.length >= 3 && entries[0] !== one;
+  });
 }
 
 const isNamedLogo = ({ classes, attributes, tag }: Element) =>
@@ -128,34 +144,62 @@ const isNamedLogo = ({ classes, attributes, tag }: Element) =>
       ) && !/logos|brands|partner|client|customer|sponsor/i.test(one),
   );
 
-function findName(page: Page, url: URL, things: Thing[], links: Element[]): Found | undefined {
+function findNames(page: Page, url: URL, things: Thing[], links: Element[]): Found[] {
   const title = titleOf(page);
-  const parts = title
-    .split(/\s+[|–—·•:»/-]\s+|\s*[|｜»•·]\s*|:\s+|\s+–\s*/)
-    .map(tidy)
-    .filter((one) => one !== '');
+  const parts = partsOfTitle(title);
   const candidates: Found[] = [
     ...things.map(({ name }) => ({ value: typeof name === 'string' ? name : '', from: 'JSON-LD' })),
     { value: metaOf(page, 'og:site_name'), from: 'og:site_name' },
     { value: metaOf(page, 'application-name', 'apple-mobile-web-app-title'), from: 'application-name' },
-    ...links.flatMap((link) => namesOf(link)),
+    ...links.flatMap((link) => namesOf(link, parts)),
   ];
   const host = hostWords(url);
   const part = parts.find((one) => sameWord(one, host));
   if (part !== undefined) candidates.push({ value: part, from: 'title and host' });
-  for (const value of [...parts].sort((a, b) => a.length - b.length))
-    candidates.push({ value, from: 'title' });
-  for (const { value, from } of candidates) {
-    const name = cleanName(value);
-    if (name !== '' && name.length <= maxNameChars && !meaningless.test(name)) return { value: name, from };
-  }
-  return undefined;
+  for (const value of byLikeness(page, url, parts)) candidates.push({ value, from: 'title' });
+  const heading = page.all.find(({ tag }) => tag === 'h1');
+  const word = heading ? textOf(heading, undefined, 200) : '';
+  if (title === '' && word.split(' ').length <= 4) candidates.push({ value: word, from: 'heading' });
+  const isName = ({ value }: Found) =>
+    value !== '' && value.length <= maxNameChars && !meaningless.test(value);
+  return onlyOnce(candidates.map(({ value, from }) => ({ value: cleanName(value), from })).filter(isName));
 }
 
-const meaningless =
-  /^(home|homepage|start|startseite|ホーム|index|untitled|website|my site|logo|menu|navigation|toggle navigation|brand|document|welcome|willkommen|page|site|skip to .*|http.*)$/i;
+/** Initials in the place of a logo. */
+const isMark = (name: string) => /^\p{Lu}{1,2}$/u.test(name);
 
-function namesOf(link: Element): Found[] {
+const partsOfTitle = (title: string): string[] =>
+  title
+    .split(/\s+[|–—·•:»/-]\s+|\s*[|｜»•·]\s*|:\s+|\s+–\s*/)
+    .map(tidy)
+    .filter((one) => one !== '');
+
+/** Parts of a title that could be the name, best first: who holds the rights is, what the page alone is called is not. */
+function byLikeness(page: Page, url: URL, parts: readonly string[]): string[] {
+  const ofPage = (url.pathname.split('/').at(-1) ?? '').replace(/\.\w+$/, '');
+  const rights = page.all
+    .filter((one) => one.elements.length < 6 && isInFooter(one))
+    .map((one) => textOf(one, undefined, 200))
+    .filter((text) => /©|\bcopyright\b|\(c\)/i.test(text))
+    .join(' ')
+    .toLowerCase();
+  const labels = new Set(
+    page.all
+      .filter((one) => one.tag === 'a' && isMenuItem(one) && closest(one, isPageHeader) !== undefined)
+      .map((one) => textOf(one, undefined, 80).toLowerCase()),
+  );
+  const scoreOf = (part: string) =>
+    (labels.has(part.toLowerCase()) || sameWord(part, ofPage) ? -1 : 0) +
+    (rights.includes(part.toLowerCase()) ? 1 : 0);
+  return parts.toSorted((a, b) => scoreOf(b) - scoreOf(a) || a.length - b.length);
+}
+
+const isInFooter = (element: Element) => closest(element, isFooter) !== undefined;
+
+const meaningless =
+  /^(home|homepage|start|startseite|ホーム|index|untitled|website|my site|logo|menu|navigation|toggle navigation|brand|document|welcome|willkommen|page|site|dashboard|demo|examples?|docs|documentation|overview|about(?: us)?|contact(?: us)?|blog|pricing|faq|features|services|testimonials|login|sign in|getting started|über uns|kontakt|preise|skip to .*|http.*)$/i;
+
+function namesOf(link: Element, parts: readonly string[]): Found[] {
   const images = [...descendants(link)].filter(({ tag }) => tag === 'img' || tag === 'svg');
   const alts = [link, ...images].map(
     (one) => one.get('alt') || (one.tag === 'svg' ? one.get('aria-label') || titleIn(one) : ''),
@@ -165,10 +209,16 @@ function namesOf(link: Element): Found[] {
     ({ classes }) => !classes.some((one) => /sr-only|visually-hidden|badge|version|tooltip/.test(one)),
     120,
   );
-  const found = [{ value: text, from: 'header link' }, ...alts.map((value) => ({ value, from: 'logo alt' }))];
+  // Beside the name a logo may have what the title has after it.
+  const [name = '', ...others] = parts;
+  const isWhole = others.length > 0 && text === tidy(`${name} ${others.join(' ')}`);
+  const found = [
+    { value: isWhole ? name : text, from: 'header link' },
+    ...alts.map((value) => ({ value, from: 'logo alt' })),
+  ];
   if (/home|logo|start/i.test(link.get('aria-label')))
     found.push({ value: link.get('aria-label'), from: 'logo alt' });
-  return found.filter(({ value }) => value !== '');
+  return found.filter(({ value }) => value !== '' && !isMark(value));
 }
 
 const titleIn = (svg: Element) => {
@@ -182,6 +232,7 @@ function cleanName(text: string): string {
     .replace(/[\s–-]+(?:logo(?:type)?|ロゴ|homepage|home ?page|startseite|home)$/i, '')
     .replace(/のロゴ$/, '')
     .replace(/\s+(?:by|von|powered by)\s+\p{L}.*$/iu, '')
+    .replace(/\s+v\d+(?:\.\d+)*$/, '')
     .replace(/[\s,.:;|·–—-]+$/, '')
     .replace(/^[\s,.:;|·–—-]+/, '')
     .trim();
@@ -193,17 +244,15 @@ const sameWord = (text: string, host: string) =>
 
 type Known = { things: Thing[]; links: Element[]; name: string };
 
-function findLogo(page: Page, url: URL, { things, links, name }: Known, styles: Styles): Found | undefined {
-  for (const { logo } of things) {
+function findLogos(page: Page, url: URL, { things, links, name }: Known, styles: Styles): Found[] {
+  const stated = things.map(({ logo }): Found | undefined => {
     const text = addressIn(logo);
     const address = typeof text === 'string' ? absolute(text, url) : undefined;
-    if (address) return { value: address, from: 'JSON-LD' };
-  }
-  for (const link of links) {
-    const image = imageIn(link, url, styles);
-    if (image) return image;
-  }
-  return namedImage(page, url, name) ?? iconOf(page, url);
+    return address === undefined ? undefined : { value: address, from: 'JSON-LD' };
+  });
+  const linked = links.map((link) => imageIn(link, url, styles));
+  const all = [...stated, ...linked, namedImage(page, url, name), iconOf(page, url)];
+  return all.filter((one) => one !== undefined);
 }
 
 /** An image of JSON-LD is an address, or a thing that has one. */
@@ -256,7 +305,7 @@ function namedImage({ all }: Page, url: URL, name: string): Found | undefined {
     (one) =>
       one.tag === 'img' &&
       /logo|brand|wordmark/i.test(
-        `${one.get('src')} ${one.get('alt')} ${one.get('class')} ${one.get('id')}`,
+        `${one.get('src').replace(/^.*\//, '')} ${one.get('alt')} ${one.get('class')} ${one.get('id')}`,
       ) &&
       closest(
         one,
@@ -317,29 +366,60 @@ function asDataUrl(svg: Element, color: string): string | undefined {
     all.some(({ tag }) => /^(script|foreignobject|use|image|a|style|animate|set)$/i.test(tag))
   )
     return undefined;
-  const text = serialise(svg, color);
-  const address = `data:image/svg+xml,${text.replace(/[%#<>{}|\\^`\s"]/g, encodeURIComponent)}`;
-  return address.length <= limits.brandTextMaxChars ? address : undefined;
+  for (const digits of [2, 1, 0]) {
+    const text = serialise(svg, color, digits);
+    const address = `data:image/svg+xml,${text.replace(/[%#<>{}|\\^`\s"]/g, encodeURIComponent)}`;
+    if (address.length <= limits.brandTextMaxChars) return address;
+    if (digits === 1 && !isLargeDrawing(svg)) return undefined;
+  }
+  return undefined;
 }
 
-/** Elements and the attributes that draw: nothing that runs or loads. */
-function serialise(element: Element, color: string): string {
+/** Drawn on so many units that a tenth of one is not seen. */
+function isLargeDrawing(svg: Element): boolean {
+  const [, , width = 0] = svg
+    .get('viewBox')
+    .split(/[\s,]+/)
+    .map(Number);
+  return width >= 100;
+}
+
+/** Elements and the attributes that draw: nothing that runs or loads. Coordinates have at most so many decimals. */
+function serialise(element: Element, color: string, digits: number): string {
   const attributes = [...element.attributes]
     .filter(
       ([name, value]) =>
         !/^(on|class|style|id|data-|aria-|href|xlink|role|focusable)/i.test(name) &&
         !/url\s*\(\s*(?!#)/i.test(value),
     )
-    .map(
-      ([name, value]) =>
-        ` ${name}='${escaped(value.replace(/currentcolor/gi, color).replace(/\d+\.\d{3,}/g, (one) => String(Number(Number(one).toFixed(2)))))}'`,
-    );
+    .map(([name, value]) => {
+      const drawn = /^(d|points|viewBox)$/.test(name) ? compact(value, digits) : value;
+      return ` ${name}='${escaped(drawn.replace(/currentcolor/gi, color))}'`;
+    });
   const space =
     element.tag === 'svg' && !element.attributes.has('xmlns') ? " xmlns='http://www.w3.org/2000/svg'" : '';
   const inside = element.children.map((one) =>
-    one instanceof Element ? serialise(one, color) : escaped(one.text.trim()),
+    one instanceof Element ? serialise(one, color, digits) : escaped(one.text.trim()),
   );
   return `<${element.tag}${space}${attributes.join('')}>${inside.join('')}</${element.tag}>`;
 }
+
+/** Coordinates in fewer characters: a space takes three in an address, a comma one. */
+function compact(value: string, digits: number): string {
+  return value
+    .trim()
+    .split(/(?=[a-df-z])/i)
+    .map((part) => (/^a/i.test(part) ? part : rounded(part, digits)))
+    .join('')
+    .replace(/[\s,]*([a-df-z])[\s,]*/gi, '$1')
+    .replace(/[\s,]+/g, ',');
+}
+
+/** The flags of an arc may stand close before a number: arcs are left as they are. */
+const rounded = (part: string, digits: number): string =>
+  part.replace(/-?\d*\.\d+(?:e-?\d+)?/gi, (one, at: number) => {
+    const number = String(Number(Number(one).toFixed(digits)));
+    return /[\d.]/.test(part[at - 1] ?? '') && !number.startsWith('-') ? ` ${number}` : number;
+  });
 
 const escaped = (text: string) => text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/'/g, '&apos;');

@@ -14,7 +14,7 @@ import {
   white,
 } from './color.ts';
 import { closest, type Element, textOf } from './dom.ts';
-import type { Look, Seen } from './look.ts';
+import type { Look, Part, Seen } from './look.ts';
 import type { Style } from './style.ts';
 
 export type Evidence = { role: string; weight: number; hex: string };
@@ -27,8 +27,10 @@ export type Palette = {
   foreground: Color;
   /** Whether the page itself shows a brand colour; otherwise it is made of background and text. */
   isFound: boolean;
-  /** What spoke for the primary colour, strongest first. */
-  evidence: Evidence[];
+  /** What could be the primary colour, with what speaks for it; the first one is. */
+  candidates: readonly Cluster[];
+  /** The same page, had another candidate been taken. */
+  withPrimary(index: number): Palette;
 };
 
 type Role =
@@ -59,6 +61,8 @@ const weights: Record<Role, { one: number; most: number }> = {
 
 /** Looks the same, CIEDE2000. */
 const sameBelow = 6;
+/** Grounds of cards and bands that are set apart from the page and no more. */
+const closeBelow = 12;
 /** Clearly another colour. */
 const otherAbove = 14;
 
@@ -74,9 +78,26 @@ export function readPalette(look: Look): Palette {
   voteOfMeta(look, ballot);
   voteOfVariables(look, ballot);
   const clusters = ballot.results();
-  const [first] = clusters;
-  const isFound = first !== undefined && first.score >= minScore;
-  const primary = isFound ? first.color : foreground;
+  const first = strongest(clusters);
+  const found = clusters.filter(({ score }) => score >= minScore);
+  const candidates =
+    first && found.includes(first) ? [first, ...found.filter((one) => one !== first)] : found;
+  return paint({ ballot, clusters, candidates, background, foreground }, candidates[0]);
+}
+
+type Voted = {
+  ballot: Ballot;
+  clusters: readonly Cluster[];
+  /** Enough votes to be the primary colour, the likeliest first. */
+  candidates: readonly Cluster[];
+  background: Color;
+  foreground: Color;
+};
+
+/** The palette that has one of the candidates as its primary colour. */
+function paint(voted: Voted, first: Cluster | undefined): Palette {
+  const { ballot, clusters, candidates, background, foreground } = voted;
+  const primary = first?.color ?? foreground;
   const rest = clusters.filter(
     ({ color, score }) =>
       score >= minScore / 2 &&
@@ -87,20 +108,38 @@ export function readPalette(look: Look): Palette {
     ballot.named('secondary', primary, background) ?? rest[0]?.color ?? between(primary, background, 0.4);
   const third = rest.find(({ color }) => distance(color, secondary) > otherAbove)?.color;
   const accent = ballot.named('accent', primary, background) ?? third ?? (rest[0] ? secondary : primary);
-  return { primary, secondary, accent, background, foreground, isFound, evidence: first?.evidence ?? [] };
+  return {
+    primary,
+    secondary,
+    accent,
+    background,
+    foreground,
+    isFound: first !== undefined,
+    candidates,
+    withPrimary: (index) => paint(voted, candidates[index]),
+  };
 }
 
 const minScore = 0.8;
 
+/** Dark and pale greys are on every page: a colour with half of their votes is the brand's. */
+function strongest(clusters: readonly Cluster[]): Cluster | undefined {
+  const [first] = clusters;
+  if (!first || chromaOf(first.color) > 0.05) return first;
+  return clusters.find(({ color, score }) => score >= first.score / 2 && chromaOf(color) > 0.1) ?? first;
+}
+
 /** The ground that most text stands on; the body's when it is close. */
-function findBackground({ seen, page, styles, chars }: Look): Color {
+function findBackground({ seen, page, styles }: Look): Color {
   const canvas = page.body ? styles.of(page.body).ground : white;
   const grounds = new Map<string, { color: Color; chars: number }>();
-  for (const { style, ownChars, part } of seen) {
-    if (ownChars === 0 || part === 'code' || part === 'footer') continue;
+  let chars = 0;
+  for (const { style, ownChars, part, element } of seen) {
+    if (ownChars === 0 || beside.has(part) || isInSidebar(element)) continue;
     const { hex } = style.ground;
     const known = grounds.get(hex) ?? { color: style.ground, chars: 0 };
     known.chars += ownChars;
+    chars += ownChars;
     grounds.set(hex, known);
   }
   const [most] = [...grounds.values()].sort(
@@ -113,12 +152,29 @@ function findBackground({ seen, page, styles, chars }: Look): Color {
   return isWrapper && chromaOf(most.color) < 0.12 ? most.color : canvas;
 }
 
+/** Text that is not what the page is about. */
+const beside: ReadonlySet<Part> = new Set(['code', 'footer', 'header']);
+
+const sidebarMemo = new WeakMap<Element, boolean>();
+
+/** What stands beside the content on each page, as the navigation of an application does. */
+function isInSidebar(element: Element): boolean {
+  const known = sidebarMemo.get(element);
+  if (known !== undefined) return known;
+  const isIn =
+    (element.parent !== null && isInSidebar(element.parent)) ||
+    element.tag === 'aside' ||
+    element.classes.some((one) => /^(?:sidebar|side-?nav|side-?menu|drawer)(?:[-_]|$)/i.test(one));
+  sidebarMemo.set(element, isIn);
+  return isIn;
+}
+
 /** The colour that the page gives its text; where it gives none, the one that most text has. */
 function findForeground({ seen, page, styles }: Look, background: Color): Color {
   const counts = new Map<string, { color: Color; chars: number }>();
   for (const { style, ownChars, part, element } of seen) {
-    const isText = ownChars > 0 && part !== 'code' && element.tag !== 'a';
-    if (!isText || distance(style.ground, background) > sameBelow) continue;
+    const isText = ownChars > 0 && part !== 'code' && element.tag !== 'a' && !isInSidebar(element);
+    if (!isText || distance(style.ground, background) > closeBelow) continue;
     const color = style.textColor;
     const known = counts.get(color.hex) ?? { color, chars: 0 };
     const share = /^(p|li|h[1-6]|body|main|div|td|dd|blockquote)$/.test(element.tag) ? 1 : 0.6;
@@ -136,15 +192,23 @@ function findForeground({ seen, page, styles }: Look, background: Color): Color 
   return isDark(background) ? white : new Color(17, 17, 17);
 }
 
-/** The body's colour; meant when it is stated, or seen anywhere. */
-function ownColor({ page, styles }: Pick<Look, 'page' | 'styles'>, counts: ReadonlyMap<string, unknown>) {
+/** The body's colour; meant when it is stated, or seen on much of the text. */
+function ownColor(
+  { page, styles }: Pick<Look, 'page' | 'styles'>,
+  counts: ReadonlyMap<string, { chars: number }>,
+) {
   const body = page.body && styles.of(page.body);
   if (!body) return undefined;
   const color = body.textColor;
-  return { color, isMeant: body.inherited('color') !== undefined || counts.has(color.hex) };
+  const most = Math.max(...[...counts.values()].map(({ chars }) => chars));
+  const isSeen = (counts.get(color.hex)?.chars ?? 0) > most * leastShare;
+  return { color, isMeant: body.inherited('color') !== undefined || isSeen };
 }
 
-type Cluster = { color: Color; score: number; evidence: Evidence[] };
+/** Of the text: below, a colour that nobody stated is that of a few forgotten words. */
+const leastShare = 0.15;
+
+export type Cluster = { color: Color; score: number; evidence: Evidence[] };
 
 /** Gathers votes and counts them. */
 class Ballot {
@@ -328,7 +392,9 @@ function isBand({ element, style }: Seen): boolean {
   if (style.background.alpha < 0.3 && style.gradient.length === 0) return false;
   return (
     /^(section|header|footer|nav|main|aside|article)$/.test(element.tag) ||
-    /section|hero|banner|jumbotron|masthead|navbar|header|callout|footer|cta/i.test(element.get('class'))
+    /section|hero|banner|jumbotron|masthead|navbar|sidebar|header|callout|footer|cta/i.test(
+      element.get('class'),
+    )
   );
 }
 
@@ -340,16 +406,21 @@ function isPanel({ element, style, ownChars }: Seen): boolean {
 
 function voteOfBand({ element, style, part }: Seen, { chars }: Look, ballot: Ballot): void {
   const text = textOf(element, undefined, 2_000).length;
-  const share = Math.min(1, 0.35 + text / Math.max(chars, 400));
+  const isTall = /(^|[\s_-])side-?(bar|nav|menu)/i.test(element.get('class'));
+  const share = isTall ? 1 : Math.min(1, 0.35 + text / Math.max(chars, 400));
   const role = part === 'header' ? 'header' : 'section';
   const gradient = style.gradient.filter(({ alpha }) => alpha > 0.5);
   const colors = gradient.length > 0 ? gradient.slice(0, 2) : [style.ground];
-  for (const color of colors) {
+  for (const [at, color] of colors.entries()) {
     // Pale bands set things apart; they are nobody's colour.
     const pale = lightnessOf(color) > 0.9 ? 0.2 : 1;
-    ballot.vote(color, role, (share * pale * (part === 'footer' ? 0.5 : 1)) / colors.length);
+    const ofGradient = colors.length === 1 ? 1 : (gradientShares[at] ?? 0);
+    ballot.vote(color, role, share * pale * ofGradient * (part === 'footer' ? 0.5 : 1));
   }
 }
+
+/** A gradient begins with its main colour. */
+const gradientShares = [0.6, 0.4];
 
 function voteOfSmall({ element, style, ownChars }: Seen, factor: number, ballot: Ballot): void {
   if (/svg$/.test(element.namespace)) {

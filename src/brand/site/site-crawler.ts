@@ -3,40 +3,55 @@
  * tells what it is made of. Without running scripts. The same site gives the same answer, byte for byte.
  */
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
-import { crawl as limits } from '../../../schemas/limits.ts';
+import {
+  browser as browserLimits,
+  crawl as limits,
+  brandModel as modelLimits,
+} from '../../../schemas/limits.ts';
 import type { Outbound } from '../../outbound/outbound.ts';
+import type { Draw } from '../browser.ts';
+import type { Choose } from '../choose.ts';
 import { CrawlError, type Crawler, type OnProgress } from '../crawler.ts';
+import { type Brand, chooseBrand, choosePalette } from './choice.ts';
 import { type PageContent, readContent } from './content.ts';
 import { readDesign } from './design.ts';
 import { type Page, parsePage, textOf, tidy } from './dom.ts';
 import { createFetcher, type Document, type Fetcher, inParallel } from './fetch.ts';
 import { type Fonts, readFonts } from './fonts.ts';
-import { metaOf, readIdentity, titleOf } from './identity.ts';
+import { metaOf, titleOf } from './identity.ts';
 import { type Look, lookAt } from './look.ts';
 import { headingsOf, isNamedButton, readCtas, readLead, readMessaging, readTagline } from './messaging.ts';
 import { type Outline, outline } from './outline.ts';
 import { isHome, type Lead, leadsOf, pageUrl, rankOf, sortLeads, typeOfPage } from './pages.ts';
 import { type Palette, readPalette } from './palette.ts';
+import { isMadeByScripts } from './scripts.ts';
 import { createStyles } from './style.ts';
 
-export function createSiteCrawler(outbound: Pick<Outbound, 'request'>): Crawler {
+/** What helps where it is there. Neither of both throws. */
+export type Engines = { draw?: Draw; choose?: Choose };
+
+export function createSiteCrawler(outbound: Pick<Outbound, 'request'>, engines: Engines = {}): Crawler {
   return {
     async detect(domain, signal) {
-      const { palette, fonts } = await readHome(createFetcher(outbound, signal), domain);
+      const startedMs = performance.now();
+      const home = await readHome(createFetcher(outbound, signal), domain, engines.draw, signal);
+      const { fonts } = home;
+      const isEarly = performance.now() - startedMs < modelLimits.latestStartMs;
+      const palette = isEarly ? await choosePalette(home, engines.choose, signal) : home.palette;
       return { ...(hasColors(palette) ? { colors: hexes(palette) } : {}), ...(fonts ? { fonts } : {}) };
     },
 
     async deepCrawl(domain, signal, onProgress = () => undefined) {
       const startedMs = performance.now();
       const fetcher = createFetcher(outbound, signal);
-      const home = await readHome(fetcher, domain);
-      const others = await readOthers(
-        fetcher,
-        home,
-        () => limits.fetchMs - graceMs - (performance.now() - startedMs),
-        onProgress,
-      );
-      return toResult(home, others);
+      const home = await readHome(fetcher, domain, engines.draw, signal);
+      const leftMs = () => limits.fetchMs - graceMs - (performance.now() - startedMs);
+      const reach = { fetcher, draw: drawSome(engines.draw, leftMs), signal };
+      const [others, brand] = await Promise.all([
+        readOthers(reach, home, leftMs, onProgress),
+        chooseBrand(home, engines.choose, signal),
+      ]);
+      return toResult(home, others, brand);
     },
   };
 }
@@ -52,9 +67,34 @@ type Home = {
   fonts: Fonts | undefined;
 };
 
-async function readHome(fetcher: Fetcher, domain: string): Promise<Home> {
+/** Of one crawl so many pages are drawn: a browser takes seconds for each. */
+function drawSome(draw: Draw | undefined, leftMs: () => number): Draw | undefined {
+  let left = browserLimits.pagesOfCrawl - 1;
+  return (
+    draw &&
+    (async (url, signal) => {
+      left -= 1;
+      return left < 0 || leftMs() < browserLimits.totalMs ? undefined : draw(url, signal);
+    })
+  );
+}
+
+/** A page as a visitor has it: drawn, where scripts make it and somebody draws. */
+async function readPage({ text, url }: Document, draw: Draw | undefined, signal: AbortSignal): Promise<Page> {
+  const page = parsePage(text);
+  const drawn = draw && isMadeByScripts(page) ? await draw(url.href, signal) : undefined;
+  signal.throwIfAborted();
+  return drawn === undefined ? page : parsePage(drawn);
+}
+
+async function readHome(
+  fetcher: Fetcher,
+  domain: string,
+  draw: Draw | undefined,
+  signal: AbortSignal,
+): Promise<Home> {
   const document = await fetcher.home(domain);
-  const page = parsePage(document.text);
+  const page = await readPage(document, draw, signal);
   if (isEmpty(page)) throw new CrawlError('the page is empty');
   const styles = createStyles(await fetcher.sheets(page, document));
   const look = lookAt(page, styles);
@@ -91,12 +131,14 @@ type Reading = {
   leads: Lead[];
 };
 
+type Reach = { fetcher: Fetcher; draw: Draw | undefined; signal: AbortSignal };
+
 const maxTextChars = 12_000;
 /** Rounds of pages that were found on the pages before. */
 const maxRounds = 3;
 
 async function readOthers(
-  fetcher: Fetcher,
+  { fetcher, draw, signal }: Reach,
   home: Home,
   leftMs: () => number,
   onProgress: OnProgress,
@@ -124,7 +166,7 @@ async function readOthers(
     let fetched = planned - next.length;
     onProgress({ fetched, planned });
     const found = await inParallel(next, limits.pagesAtOnce, async (lead) => {
-      const reading = leftMs() > 0 ? await readOther(fetcher, lead, base) : undefined;
+      const reading = leftMs() > 0 ? await readOther({ fetcher, draw, signal }, lead, base) : undefined;
       fetched += 1;
       onProgress({ fetched, planned });
       return reading;
@@ -150,11 +192,15 @@ function leadsOfSitemap(addresses: string[], base: URL): Lead[] {
   return urls.map((url) => ({ url, text: '', rank: rankOf(new URL(url), '') + 3 }));
 }
 
-async function readOther(fetcher: Fetcher, lead: Lead, base: URL): Promise<Reading | undefined> {
+async function readOther(
+  { fetcher, draw, signal }: Reach,
+  lead: Lead,
+  base: URL,
+): Promise<Reading | undefined> {
   const document = await fetcher.page(lead.url);
   const url = document && pageUrl(document.url.href, base);
   if (!document || url === undefined) return undefined;
-  const page = parsePage(document.text);
+  const page = await readPage(document, draw, signal);
   const seen = outline(page, isPlainlyShown);
   const title = titleOf(page) || headingOf(seen);
   const type = typeOfPage(new URL(url), lead.text, title);
@@ -197,10 +243,8 @@ const most = {
 } as const;
 const longest = { text: 2_000, title: 300 } as const;
 
-function toResult(home: Home, others: Reading[]): DeepCrawlResult {
-  const { page, look, document, palette, fonts } = home;
-  const identity = readIdentity(page, document.url, look.styles);
-  const name = identity.name?.value ?? '';
+function toResult(home: Home, others: Reading[], { palette, name, logo }: Brand): DeepCrawlResult {
+  const { page, look, document, fonts } = home;
   const title = titleOf(page);
   const seen = outline(page, (element) => look.styles.of(element).isShown);
   const own = readContent(seen);
@@ -216,7 +260,7 @@ function toResult(home: Home, others: Reading[]): DeepCrawlResult {
       colors: hexes(palette),
       fonts: fonts ?? { heading: '', body: '' },
       brandName: name,
-      logoUrl: identity.logo?.value ?? '',
+      logoUrl: logo,
     },
     content: {
       tagline: readTagline(seen, name, title),
