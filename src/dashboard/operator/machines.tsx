@@ -136,7 +136,7 @@ export function LastError({ row: { last_error: error } }: { row: MachineRow }) {
   return (
     <>
       <a href={to.machines({ error: error.code })}>
-        <code>{breakable(error.code)}</code>
+        <code class="op-code">{breakable(error.code)}</code>
       </a>
       <span class="note op-block">{error.reason ?? error.text}</span>
     </>
