@@ -51,7 +51,7 @@ export async function embed(t: Test, dashboard: Dashboard): Promise<void> {
     await page.locator('.preview animated-asset').waitFor();
     await until(
       page,
-      'document.querySelector(".preview animated-asset")?.shadowRoot.querySelector("img")?.naturalWidth > 0',
+      'document.querySelector(".preview animated-asset")?.shadowRoot?.querySelector("img")?.naturalWidth > 0',
     );
     await page.getByLabel('Text for who does not see it').fill('A bay at dusk');
     await page.locator('.preview animated-asset[alt="A bay at dusk"]').waitFor();
