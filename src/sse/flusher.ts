@@ -1,9 +1,10 @@
 /**
- * When topics are flushed: at once while the process is idle, joined over up to 20 ms while it is busy.
+ * When topics are flushed: at once while the process is idle, joined over up to 20 ms while it is busy, be it with
+ * few flushes that are long or with many that are short.
  *
  * One write per listener costs the same for one event as for ten, so joining is what goes below the price of a
- * write per event (sse-webhooks A: 0.6 instead of 7 µs). A flush to many goes in slices, so that it holds up
- * nobody else.
+ * write per event (sse-webhooks A: 0.6 instead of 7 µs); and where each event has a listener of its own, writes in a
+ * row cost less than each by itself. A flush to many goes in slices, so that it holds up nobody else.
  */
 import type { Clock } from './clock.ts';
 import { flush, flushAll, type Topic } from './topic.ts';
@@ -11,6 +12,10 @@ import { flush, flushAll, type Topic } from './topic.ts';
 const maxWindowMs = 20;
 /** A flush that took less leaves the process idle. */
 const busyMs = 1;
+/** More changes of topics than this in a second are many. */
+const manyPerSecond = 100;
+/** Over so many of them their rate is taken. */
+const rateOver = 16;
 /** Some 5 ms. */
 const writesAtOnce = 512;
 
@@ -22,6 +27,18 @@ export function createFlusher(clock: Clock) {
   let notBefore = Number.NEGATIVE_INFINITY;
   let tookMs = 0;
   let writes = 0;
+  let changes = 0;
+  let rateSince = clock.monotonic();
+  let isBusy = false;
+
+  const noteChange = (): void => {
+    changes += 1;
+    if (changes < rateOver) return;
+    const now = clock.monotonic();
+    isBusy = (changes * 1_000) / (now - rateSince) > manyPerSecond;
+    changes = 0;
+    rateSince = now;
+  };
 
   const begin = (): void => {
     [flushing, dirty] = [dirty, flushing];
@@ -45,9 +62,15 @@ export function createFlusher(clock: Clock) {
       clock.soon(flushSome);
       return;
     }
-    notBefore = tookMs < busyMs ? ended : ended + Math.min(maxWindowMs, 2 * tookMs);
+    notBefore = ended + windowMs();
     isScheduled = false;
     if (dirty.size > 0) plan();
+  };
+
+  /** How long after a flush the next one waits for more. */
+  const windowMs = (): number => {
+    const afterLong = tookMs < busyMs ? 0 : Math.min(maxWindowMs, 2 * tookMs);
+    return isBusy ? Math.max(maxWindowMs - tookMs, afterLong) : afterLong;
   };
 
   const plan = (): void => {
@@ -61,6 +84,7 @@ export function createFlusher(clock: Clock) {
     /** The topic has something new. */
     schedule(topic: Topic): void {
       dirty.add(topic);
+      noteChange();
       if (!isScheduled) plan();
     },
     /** Flushes everything at once. */

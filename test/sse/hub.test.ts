@@ -238,6 +238,8 @@ t.test('a full connection is written nothing and goes on where it stopped', asyn
   slow.writable();
   t.strictSame(slow.ids, sent);
   await say(2);
+  // So many events in a moment are load.
+  await time.advance(20);
   t.strictSame(slow.ids, sent, 'and it is live again');
   t.equal(hub.stats().blocked, 0);
   t.strictSame([slow.faults, quick.faults], [[], []]);
@@ -639,6 +641,28 @@ t.test('under load events are joined over at most 20 ms', async (t) => {
   await time.advance(20);
   t.equal(stream.writes, writes + 1);
   t.equal(stream.ids.length, 3);
+});
+
+t.test('many events are joined too, however short each flush, and a lone one is not', async (t) => {
+  const { open, publish, time } = setUp();
+  const stream = await open();
+  const publishSome = async (count: number) => {
+    const { writes } = stream;
+    for (let n = 0; n < count; n += 1) {
+      publish('stage_started');
+      await time.advance(5);
+    }
+    await time.advance(20);
+    return stream.writes - writes;
+  };
+  t.equal(await publishSome(16), 16, 'until it is known that there are many');
+  t.ok((await publishSome(32)) <= 9, 'four at a time');
+  t.equal(stream.ids.length, 48);
+  await time.advance(1_000);
+  const { writes } = stream;
+  publish('ready');
+  await time.settle();
+  t.equal(stream.writes, writes + 1, 'at once after a pause');
 });
 
 t.test('whatever happens to it, a client that resumes sees every event once and in order', async (t) => {
