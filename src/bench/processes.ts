@@ -18,7 +18,8 @@ export type Supervised = {
   replace(env?: Record<string, string>): Promise<number | null>;
 };
 
-const program = 'dist/src/main.js';
+/** As the image, the unit and `npm start` begin it. */
+const program = ['--min-semi-space-size=16', 'dist/src/main.js'];
 const restartAfterMs = 200;
 /** Longer than the service gives itself. */
 const stopMs = 15_000;
@@ -34,7 +35,7 @@ export function supervise(name: string, env: Record<string, string>, logFile: st
   let ready: Promise<void>;
 
   const start = (): void => {
-    const started = spawn(process.execPath, [program], {
+    const started = spawn(process.execPath, program, {
       env: { ...process.env, NODE_ENV: 'development', LOG_LEVEL: 'info', ...settings },
       stdio: ['ignore', 'pipe', 'pipe'],
     });

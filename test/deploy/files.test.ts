@@ -258,7 +258,11 @@ t.test(
     t.equal(textsOf('USER').at(-1), 'node');
     const [health = ''] = textsOf('HEALTHCHECK');
     t.equal(JSON.parse(health.slice(health.indexOf('CMD') + 3)).at(0), 'node');
-    t.strictSame(JSON.parse(textsOf('CMD').at(-1) ?? ''), ['node', 'dist/src/main.js']);
+    const started = ['node', '--min-semi-space-size=16', 'dist/src/main.js'];
+    t.strictSame(JSON.parse(textsOf('CMD').at(-1) ?? ''), started);
+    const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+    for (const text of [scripts.start, read('systemd', 'animated-assets.service')])
+      t.ok(text.includes(started.join(' ')), 'everything starts it alike');
     t.equal(
       textsOf('FROM').every((text) => text.startsWith('node:20-bookworm-slim')),
       true,
