@@ -320,6 +320,7 @@ export const browser = {
   quietMs: 2_000,
   totalMs: 14_000,
   requestMs: 4_000,
+  requestsAtOnce: 4,
   maxRequests: 100,
   maxRequestBytes: 5 * 1024 * 1024,
   maxBytes: 20 * 1024 * 1024,

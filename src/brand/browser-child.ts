@@ -8,6 +8,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import type { Browser, BrowserContext, Route } from 'playwright-core';
 import { browser as limits } from '../../schemas/limits.ts';
 import { createOutbound, type Outbound } from '../outbound/outbound.ts';
+import { createLimiter } from '../sse/limiter.ts';
 
 export type BrowserJob = {
   /** The browser's file. */
@@ -85,13 +86,20 @@ const ofTransfer = new Set(['content-encoding', 'content-length', 'transfer-enco
 async function guard(context: BrowserContext, outbound: Outbound): Promise<void> {
   let requestsLeft: number = limits.maxRequests;
   let bytesLeft: number = limits.maxBytes;
+  const limiter = createLimiter(limits.requestsAtOnce, limits.maxRequests);
   const { signal } = new AbortController();
 
   const answer = async (route: Route): Promise<void> => {
     const request = route.request();
     const isWanted = request.method() === 'GET' && !unneeded.has(request.resourceType());
-    if (!isWanted || requestsLeft <= 0 || bytesLeft <= 0) return route.abort();
+    if (!isWanted || requestsLeft <= 0) return route.abort();
     requestsLeft -= 1;
+    return limiter.run(() => fetchFor(route));
+  };
+
+  const fetchFor = async (route: Route): Promise<void> => {
+    if (bytesLeft <= 0) return route.abort();
+    const request = route.request();
     const { accept } = request.headers();
     const { statusCode, headers, body } = await outbound.request(request.url(), {
       headers: { ...(accept === undefined ? {} : { accept }), 'accept-encoding': 'gzip, br' },

@@ -63,9 +63,14 @@ async function drawIn(job: BrowserJob, signal: AbortSignal): Promise<string> {
     execArgv: [...process.execArgv, `--max-old-space-size=${childHeapMb}`],
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   });
-  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  // One that could not be begun does not end.
+  const ended =
+    child.pid === undefined
+      ? Promise.resolve()
+      : new Promise<void>((resolve) => child.once('exit', () => resolve()));
   const stop = () => child.kill('SIGTERM');
   signal.addEventListener('abort', stop, { once: true });
+  if (signal.aborted) stop();
   try {
     const end = await new Promise<BrowserEnd>((resolve, reject) => {
       child.once('message', (message) => resolve(message as BrowserEnd));

@@ -36,9 +36,9 @@ const personName = /^(?:\p{Lu}[\p{L}'’.-]*\s){1,3}\p{Lu}[\p{L}'’.-]*$/u;
 /** People of a team, or with something to say: each item a name, and what the person does or how they look. */
 export function arePeople(items: readonly Item[]): boolean {
   const people = items.filter(({ element, title, text }) => {
+    if (!personName.test(title)) return false;
     const rest = text.replace(title, ' ').trim();
-    const isKnown = roles.test(rest.slice(0, 80)) || rest.length < 40 || hasPortrait(element);
-    return personName.test(title) && isKnown;
+    return roles.test(rest.slice(0, 80)) || rest.length < 40 || hasPortrait(element);
   });
   return isMost(people.length, items);
 }

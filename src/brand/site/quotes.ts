@@ -29,8 +29,9 @@ export const readQuotes: Reader<Found> = (outline, group, { testimonials }) => {
 
 /** People with their faces, of whom many speak of themselves. */
 function areSpeaking(items: readonly Item[]): boolean {
-  const speaking = items.filter(({ text }) => firstPerson.test(text) && text.length >= 60);
-  return arePeople(items) && speaking.length >= items.length * 0.5;
+  if (!arePeople(items)) return false;
+  const speaking = items.filter(({ text }) => text.length >= 60 && firstPerson.test(text));
+  return speaking.length >= items.length * 0.5;
 }
 
 const firstPerson =
