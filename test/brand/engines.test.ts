@@ -276,7 +276,8 @@ t.test('a model that fails, hangs or is gone changes nothing', async (t) => {
   const port = await serve(t, ({ url = '' }, response) => {
     if (url.startsWith('/broken')) response.writeHead(500).end('{}');
     else if (url.startsWith('/elsewhere')) response.writeHead(302, { location: '/broken' }).end();
-    else if (url.startsWith('/cut')) response.writeHead(200, { 'content-length': '500' }).end('{');
+    else if (url.startsWith('/cut'))
+      response.writeHead(200, { 'content-length': '500' }).write('{', () => response.destroy());
     else response.flushHeaders();
   });
   const question = { page: {}, candidates: { name: ['a', 'b'] } };
