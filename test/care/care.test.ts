@@ -340,7 +340,7 @@ t.test('beside a running generation, with no grace in effect, nothing that it ne
     while (!isOver) {
       await collect();
       rounds += 1;
-      await delay(50);
+      await delay(150);
     }
   })();
   const ends = await Promise.all(ids.map(user.untilEnd));

@@ -150,7 +150,7 @@ t.test(
     ]);
     for (const name of ['quick-start', 'embed', 'signed-urls', 'webhooks', 'events', 'errors', 'limits'])
       t.ok(site.has(`/docs/${name}`), name);
-    for (const name of ['self-hosting', 'operating', 'sizing', 'performance', 'client', 'cli', 'api'])
+    for (const name of ['self-hosting', 'operation', 'sizing', 'performance', 'client', 'cli', 'api'])
       t.ok(site.has(`/docs/${name}`), name);
     for (const { description, title } of guides) t.ok(description.length > 20 && title.length > 2, title);
   },
