@@ -44,7 +44,9 @@ export function createLog(level: string, destination?: DestinationStream): Log {
     ts = now;
     const id = requestId.length > plainIdChars ? hideSecrets(`"${requestId}"`).slice(1, -1) : requestId;
     const user = userId === undefined ? '' : `,"userId":"${userId}"`;
-    output.requests.write(`${tsText}${id}${answerText(method, route, status)}${ms}${user},"msg":"request"}\n`);
+    output.requests.write(
+      `${tsText}${id}${answerText(method, route, status)}${ms}${user},"msg":"request"}\n`,
+    );
   };
   const requestFor = () => (log.isLevelEnabled('info') ? request : () => undefined);
   const own: Log = Object.assign(log, {
