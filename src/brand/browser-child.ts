@@ -16,6 +16,8 @@ export type BrowserJob = {
   url: string;
   allow: readonly string[];
   denyPorts: readonly number[];
+  /** For the browser to start, and for the page's first tree. */
+  drawMs: number;
 };
 
 export type BrowserEnd = { type: 'drawn'; html: string } | { type: 'failed'; message: string };
@@ -40,26 +42,26 @@ function finish(end: BrowserEnd): void {
   process.send?.(end, () => process.exit());
 }
 
-async function draw({ path, url, allow, denyPorts }: BrowserJob): Promise<string> {
+async function draw({ path, url, allow, denyPorts, drawMs }: BrowserJob): Promise<string> {
   const outbound = createOutbound({ allow, denyPorts });
-  const browser = await launch(path);
+  const browser = await launch(path, drawMs);
   const context = await browser.newContext({ serviceWorkers: 'block', acceptDownloads: false });
   await guard(context, outbound);
   const page = await context.newPage();
   // A page opens others to be seen, not to be read.
   context.on('page', (other) => void other.close().catch(() => undefined));
-  await page.goto(url, { waitUntil: 'domcontentloaded', timeout: limits.drawMs });
+  await page.goto(url, { waitUntil: 'domcontentloaded', timeout: drawMs });
   // A page that is never quiet is taken as it is.
   await page.waitForLoadState('networkidle', { timeout: limits.quietMs }).catch(() => undefined);
   const html = await page.evaluate<string>(serialise);
   return html.slice(0, limits.maxHtmlChars);
 }
 
-async function launch(path: string): Promise<Browser> {
+async function launch(path: string, drawMs: number): Promise<Browser> {
   const { chromium } = await import('playwright-core');
   return chromium.launch({
     executablePath: path,
-    timeout: limits.drawMs,
+    timeout: drawMs,
     // The kernel refuses the sandbox to root.
     chromiumSandbox: process.getuid?.() !== 0,
     handleSIGINT: false,

@@ -15,7 +15,11 @@ import type { BrowserEnd, BrowserJob } from './browser-child.ts';
 
 export type BrowserLog = { warn(fields: object, message: string): void };
 
-export type BrowserOptions = Omit<BrowserJob, 'url'> & { log: BrowserLog };
+export type BrowserOptions = Omit<BrowserJob, 'url' | 'drawMs'> & {
+  log: BrowserLog;
+  /** How long it may take: see limits.ts for what is left out. */
+  patience?: { totalMs: number; drawMs: number };
+};
 
 /** The text of a page after its scripts have run; undefined when it cannot be had. Never throws. */
 export type Draw = (url: string, signal: AbortSignal) => Promise<string | undefined>;
@@ -26,13 +30,14 @@ const killAfterMs = 1_500;
 /** Of the process beside the browser. */
 const childHeapMb = 192;
 
-export function createBrowser({ path, allow, denyPorts, log }: BrowserOptions): Draw {
+export function createBrowser({ path, allow, denyPorts, log, patience = limits }: BrowserOptions): Draw {
+  const { totalMs, drawMs } = patience;
   const limiter = createLimiter(limits.atOnce, limits.maxWaiting);
   return async (url, signal) => {
     const control = new AbortController();
     const stop = () => control.abort(new Error('the browser took too long'));
     // Waiting for one's turn counts: who asked has no more time than this.
-    const timer = setTimeout(stop, limits.totalMs);
+    const timer = setTimeout(stop, totalMs);
     signal.addEventListener('abort', stop, { once: true });
     const late = new Promise<never>((_, reject) => {
       control.signal.addEventListener('abort', () => reject(control.signal.reason), { once: true });
@@ -40,7 +45,7 @@ export function createBrowser({ path, allow, denyPorts, log }: BrowserOptions): 
     try {
       const drawing = limiter.run(async () => {
         control.signal.throwIfAborted();
-        return drawIn({ path, url, allow, denyPorts }, control.signal);
+        return drawIn({ path, url, allow, denyPorts, drawMs }, control.signal);
       });
       return await Promise.race([drawing, late]);
     } catch (cause) {
