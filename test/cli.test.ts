@@ -181,7 +181,6 @@ t.test('secrets: says what is sealed with which key, and seals it with another',
 
 t.test('what is asked wrongly is refused with what is right, and changes nothing', async (t) => {
   const wrong: [args: string[], says: RegExp][] = [
-    [[], /^usage:/],
     [['user'], /^usage:/],
     [['user', 'delete', 'ada@example.com'], /^usage:/],
     [['toString', 'x'], /^usage:/],
