@@ -37,11 +37,12 @@ async function startCollector(
   return { bodies, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/traces` };
 }
 
-function open(url: string) {
+/** @param timeoutMs for those that hang; what answers has all the time that it needs */
+function open(url: string, timeoutMs = 10_000) {
   const warned: object[] = [];
   const log = { warn: (fields: object) => void warned.push(fields) };
   const about = { serviceName: 'assets', version: '1', instance: 'a', headers: { 'x-key': 'k' } };
-  const options = { ...about, url, log, delayMs: 10, timeoutMs: 200 };
+  const options = { ...about, url, log, delayMs: 10, timeoutMs };
   return { exporter: createExporter(options), warned, options };
 }
 
@@ -100,7 +101,7 @@ t.test('one that hangs, floods, is gone or sends elsewhere costs spans and a bou
   );
   const gone = 'http://127.0.0.1:1/v1/traces';
   for (const url of [hanging.url, flooding.url, moved.url, gone]) {
-    const { exporter, warned } = open(url);
+    const { exporter, warned } = open(url, 200);
     for (let n = 0; n < 10_000; n += 1) exporter.add(span);
     t.ok(exporter.stats().queued <= 4_096);
     const startedAt = performance.now();
