@@ -5,6 +5,7 @@
  * A picture is an image of its own, to be opened alone, so it brings the colours along: those of the pages, by the
  * reader's theme.
  */
+import { readFileSync } from 'node:fs';
 import { type ChartName, chartNames, readChart, readChartStyle } from '../charts/read.ts';
 import { type Html, html } from './html.ts';
 
@@ -33,16 +34,12 @@ function pictureOf(name: string): string {
   if (!isChart(name)) throw new Error(`a guide asks for the chart ${name}, which there is not`);
   return readChart(name).replace(
     /^<svg [^>]*>/,
-    (opening) => `${opening}\n<style>${colours}${readChartStyle()}</style>`,
+    (opening) => `${opening}\n<style>\n${colours}${readChartStyle()}</style>`,
   );
 }
 
 const isChart = (name: string): name is ChartName => chartNames.some((one) => one === name);
 
-/** Those of style.css. */
-const colours = `
-:root { --paper: #ffffff; --wash: #f6f7fa; --ink: #1f2430; --soft: #5a6275; --line: #e4e7ee; --bad: #b3261e; }
-@media (prefers-color-scheme: dark) {
-  :root { --paper: #12141c; --wash: #191c27; --ink: #e3e6ef; --soft: #a0a8bd; --line: #2a2f3e; --bad: #ff8f86; }
-}
-`;
+/** The pages' own, of both themes: what style.css begins with. */
+const style = readFileSync(new URL('style.css', import.meta.url), 'utf8');
+const colours = style.slice(style.indexOf(':root'), style.indexOf('*,'));

@@ -162,7 +162,7 @@ t.test('200 for the chart that a page shows, which brings colours for both theme
   const chart = await ask(server.port, path);
   t.equal(chart.status, 200);
   t.match(chart.headers, { 'content-type': 'image/svg+xml' });
-  t.match(chart.body.toString(), /^<svg [^>]+>\n<style>\n:root \{ --paper:/);
+  t.match(chart.body.toString(), /^<svg [^>]+>\n<style>\n:root \{\n {2}--paper:/);
   t.match(chart.body.toString(), /prefers-color-scheme: dark[\s\S]+\.chart \.chart-line/);
   t.equal(withoutCharts('a\n\n[[chart asset]]\n\nb'), 'a\n\nb', 'its line leaves no hole');
   t.throws(() => splitAtCharts('a\n[[chart none]]\nb', String), /none, which there is not/);

@@ -7,6 +7,7 @@ import { projects, useProject } from '../project.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
+import { DomainForm } from '../ui/domain-form.tsx';
 import { Field } from '../ui/field.tsx';
 import { issueOf, Notice, Problem } from '../ui/messages.tsx';
 import { PageHead, Section } from '../ui/page.tsx';
@@ -99,27 +100,14 @@ function Detect({ project, draft, onTake }: { project: Project; draft: Draft; on
       title="Find it on a site"
       about="Reads the colours and fonts of the site, in about five seconds. Each site counts once a day against the crawls of your plan."
     >
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void send();
-        }}
-      >
-        <Field
-          label="Domain"
-          value={domain}
-          onInput={setDomain}
-          placeholder="example.com"
-          required
-          isCode
-          error={issueOf(error, 'domain')}
-          after={
-            <Button type="submit" isBusy={isBusy}>
-              Look at it
-            </Button>
-          }
-        />
-      </form>
+      <DomainForm
+        value={domain}
+        onInput={setDomain}
+        action="Look at it"
+        isBusy={isBusy}
+        error={error}
+        onSubmit={() => void send()}
+      />
       <div class="stack" aria-live="polite">
         {isBusy && <p class="note">Reading {domain} …</p>}
         <Problem error={error} />

@@ -8,9 +8,8 @@ import { listen } from '../live.ts';
 import { paths } from '../paths.ts';
 import { projects, useProject } from '../project.ts';
 import { settings } from '../settings.ts';
-import { Button } from '../ui/button.tsx';
-import { Field } from '../ui/field.tsx';
-import { EmptyState, issueOf, Problem } from '../ui/messages.tsx';
+import { DomainForm } from '../ui/domain-form.tsx';
+import { EmptyState, Problem } from '../ui/messages.tsx';
 import { PageHead, Section } from '../ui/page.tsx';
 import { say } from '../ui/toast.tsx';
 import { useSend } from '../ui/use-request.ts';
@@ -78,29 +77,16 @@ function Read({ project, onRead }: { project: Project; onRead(result: DeepCrawlR
         </>
       }
     >
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void send();
-        }}
-      >
-        <Field
-          label="Domain"
-          value={domain}
-          onInput={setDomain}
-          placeholder="example.com"
-          required
-          maxLength={settings.limits.domainMaxChars}
-          isCode
-          disabled={isBusy}
-          error={issueOf(error, 'domain')}
-          after={
-            <Button type="submit" isBusy={isBusy}>
-              Read the site
-            </Button>
-          }
-        />
-      </form>
+      <DomainForm
+        value={domain}
+        onInput={setDomain}
+        action="Read the site"
+        isBusy={isBusy}
+        error={error}
+        onSubmit={() => void send()}
+        maxLength={settings.limits.domainMaxChars}
+        disabled={isBusy}
+      />
       {isBusy && <Progress domain={domain} />}
       <Problem error={error} />
     </Section>
