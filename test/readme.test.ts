@@ -1,9 +1,10 @@
 /** The README's example works when pasted, and every command it names exists. */
 import { execFile, execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, statSync, symlinkSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
+import sharp from 'sharp';
 import t from 'tap';
 import { startTestService } from './fixtures/service.ts';
 
@@ -35,7 +36,9 @@ t.test(
       /<!-- executed by test\/readme.test.ts -->\n```sh\n([\s\S]*?)```/.exec(readme) ?? [];
     t.match(script, 'BASE=http://localhost:8080');
     const folder = mkdtempSync(join(tmpdir(), 'readme-'));
-    symlinkSync(resolve('src'), join(folder, 'src'));
+    mkdirSync(join(folder, 'src/demo'), { recursive: true });
+    // Its photo, small: drawn sooner.
+    await sharp('src/demo/photo.jpg').resize({ width: 240 }).toFile(join(folder, 'src/demo/photo.jpg'));
     const pasted = script.replace('http://localhost:8080', service.base);
     await promisify(execFile)('bash', ['-euc', pasted], { cwd: folder, timeout: 110_000 });
 

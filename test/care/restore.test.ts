@@ -20,6 +20,7 @@ import { photo } from '../fixtures/images.ts';
 import { startReceiver } from '../fixtures/receiver.ts';
 import { testServers, uniqueName } from '../fixtures/servers.ts';
 import { serveSources, startTestService } from '../fixtures/service.ts';
+import { until } from '../fixtures/until.ts';
 
 const servers = await testServers();
 const log = createLog('silent');
@@ -51,15 +52,6 @@ async function newSystem(t: Test) {
   const care = (args: string[], more: Record<string, string> = {}) =>
     runCare(args, () => readConfig({ ...environment, ...more }));
   return { environment, name, care };
-}
-
-async function until<Value>(look: () => Promise<Value | false> | Value | false): Promise<Value> {
-  for (const endAt = performance.now() + 60_000; performance.now() < endAt; ) {
-    const found = await look();
-    if (found !== false) return found;
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  }
-  throw new Error(`not so in time: ${look}`);
 }
 
 t.test(
@@ -140,7 +132,7 @@ t.test(
         const states = deliveries.map(({ status }) => status).sort();
         return late.length > 0 && states.join() === 'delivered,delivered,retrying';
       };
-      await until(async () => (await wanted()) || false);
+      await until(wanted);
 
       const { text, exitCode } = await first.care(['backup', folder, '--with-keys']);
       t.equal(exitCode, 0);

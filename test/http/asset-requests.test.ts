@@ -26,6 +26,7 @@ import { newId } from '../../src/store/ids.ts';
 import { messageOf, singlePath } from '../fixtures/asset-messages.ts';
 import { startFront } from '../fixtures/http.ts';
 import { testServers, uniqueName } from '../fixtures/servers.ts';
+import { until } from '../fixtures/until.ts';
 
 const { mongodbUrl, natsUrl } = await testServers();
 const log = { info: () => undefined, warn: () => undefined, error: () => undefined };
@@ -143,11 +144,8 @@ async function prepareNew(project: AssetProject, asked: Partial<Asked> = {}): Pr
 
 /** Waits until an asset is as wanted: its owner works on its own time. */
 async function whenAsset(id: string, isWanted: (asset: AssetView) => boolean): Promise<AssetView> {
-  for (const until = Date.now() + 10_000; Date.now() < until; await wait(10)) {
-    const asset = await requests.find(id);
-    if (asset && isWanted(asset)) return asset;
-  }
-  throw new Error(`${id} stays ${(await requests.find(id))?.state}`);
+  const look = async () => (await requests.find(id)) ?? undefined;
+  return (await until(look, (asset) => asset !== undefined && isWanted(asset))) as AssetView;
 }
 
 const begun = (asset: AssetView) => asset.runStartedTs > 0;

@@ -16,6 +16,7 @@ import type { JsonSchema } from '../../schemas/openapi.ts';
 import { type Example, toExamples } from '../../src/bench/examples.ts';
 import { startFront } from '../fixtures/http.ts';
 import { startTestService, type TestUser } from '../fixtures/service.ts';
+import { until } from '../fixtures/until.ts';
 
 const dataDir = await mkdtemp(join(tmpdir(), 'bad-input-'));
 t.teardown(() => rm(dataDir, { recursive: true, force: true }));
@@ -566,11 +567,4 @@ async function inTurns<Item>(items: readonly Item[], act: (item: Item) => Promis
 async function filesIn(folder: string): Promise<string[]> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
   return entries.filter((one) => one.isFile()).map((one) => one.name);
-}
-
-async function until(isSo: () => Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + answerMs; !(await isSo()); ) {
-    if (Date.now() > end) throw new Error('waited in vain');
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
 }

@@ -18,6 +18,7 @@ import type {
 } from '../../schemas/operator-console.ts';
 import { startReceiver } from '../fixtures/receiver.ts';
 import { serveSources, startTestService } from '../fixtures/service.ts';
+import { until } from '../fixtures/until.ts';
 
 const image = await sharp({ create: { width: 96, height: 64, channels: 3, background: '#468' } })
   .png()
@@ -58,13 +59,6 @@ const detail = (id: string) => get<MachineDetail>(`machines/asset/${id}`);
 const act = (id: string, body: object, kind = 'asset') =>
   post<{ machine: MachineRow }>(`machines/${kind}/${id}/actions`, body);
 
-async function until<Value>(look: () => Promise<Value>, isSo: (value: Value) => boolean): Promise<Value> {
-  for (;;) {
-    const value = await look();
-    if (isSo(value)) return value;
-    await new Promise((resolve) => setTimeout(resolve, 30));
-  }
-}
 const inState = (id: string, state: string) =>
   until(
     () => detail(id),

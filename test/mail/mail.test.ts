@@ -10,6 +10,7 @@ import { openStore } from '../../src/store/client.ts';
 import { newId } from '../../src/store/ids.ts';
 import { testServers, uniqueName } from '../fixtures/servers.ts';
 import { startTestService } from '../fixtures/service.ts';
+import { until } from '../fixtures/until.ts';
 
 const log = { info: () => undefined, warn: () => undefined };
 const { mongodbUrl } = await testServers();
@@ -261,11 +262,10 @@ t.test('the mailbox keeps the newest two hundred', async (t) => {
 t.test('the service without a mail server: a new user finds the link in the mailbox', async (t) => {
   const { base, store, signUp } = await startTestService(t, { ROLE: 'http,scheduler' });
   const user = await signUp();
-  let mails = await store.mailbox.list(10);
-  while (mails.length === 0) {
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    mails = await store.mailbox.list(10);
-  }
+  const mails = await until(
+    () => store.mailbox.list(10),
+    ({ length }) => length > 0,
+  );
   const [, link = '', token = ''] = /^(http\S+)\?token=(\S+)$/m.exec(mails[0]?.text ?? '') ?? [];
   t.equal(link, `${base}/dashboard/verify`);
   t.equal((await user.call('POST', '/api/user/email/verify', { token })).status, 200);

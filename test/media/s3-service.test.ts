@@ -7,6 +7,7 @@ import { openS3Storage } from '../../src/media/s3-storage.ts';
 import { photo } from '../fixtures/images.ts';
 import { s3Credentials, s3Secrets, startS3Like } from '../fixtures/s3-like.ts';
 import { startTestService } from '../fixtures/service.ts';
+import { until } from '../fixtures/until.ts';
 import { findVersitygw, noVersitygw, startVersitygw } from '../fixtures/versitygw.ts';
 
 const cdn = 'https://cdn.example/animations';
@@ -104,9 +105,10 @@ t.test(
     );
 
     t.equal((await user.call('DELETE', `/api/assets/${id}`)).status, 200);
-    while ((await keysOf(`media/${id}/`)).length + (await keysOf(`work/${id}/`)).length > 0) {
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
+    await until(
+      async () => [...(await keysOf(`media/${id}/`)), ...(await keysOf(`work/${id}/`))],
+      (left) => left.length === 0,
+    );
     t.equal((await fetch(`${service.base}/${clip}`)).status, 404, 'what is deleted is gone');
   },
 );

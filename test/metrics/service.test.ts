@@ -8,6 +8,7 @@ import { contextOf, parseTraceparent } from '../../src/tracing/ids.ts';
 import { startStandIn } from '../fixtures/model-providers.ts';
 import { startReceiver } from '../fixtures/receiver.ts';
 import { startTestService } from '../fixtures/service.ts';
+import { until } from '../fixtures/until.ts';
 
 type SentSpan = {
   traceId: string;
@@ -70,18 +71,6 @@ async function metrics(headers: Record<string, string> = {}): Promise<string> {
 function numberAt(text: string, begin: string): number {
   const line = text.split('\n').find((one) => one.startsWith(begin));
   return Number(line?.slice(line.lastIndexOf(' ')) ?? Number.NaN);
-}
-
-/** Reads until something holds. */
-async function until<Value>(
-  read: () => Promise<Value> | Value,
-  holds: (value: Value) => boolean,
-): Promise<Value> {
-  for (;;) {
-    const value = await read();
-    if (holds(value)) return value;
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
 }
 
 t.test('numbers say what was done, in every part', async (t) => {

@@ -12,6 +12,7 @@ import { judgeByPython, whyNoPython } from '../fixtures/python-webhooks.ts';
 import { type Received, type Receiver, startReceiver } from '../fixtures/receiver.ts';
 import { testServers, uniqueName } from '../fixtures/servers.ts';
 import { serveSources, startTestService, type TestService, type TestUser } from '../fixtures/service.ts';
+import { until } from '../fixtures/until.ts';
 
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
 const all = [
@@ -38,14 +39,6 @@ t.before(async () => {
   t.teardown(() => bus.close());
   rig = { service, bus };
 });
-
-async function until<Value>(look: () => Promise<Value | undefined | false>): Promise<Value> {
-  for (;;) {
-    const found = await look();
-    if (found) return found;
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
 
 /** A user with an enabled endpoint. */
 async function withEndpoint(t: Test, events: string[] = all) {
