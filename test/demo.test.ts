@@ -5,13 +5,10 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { chromium } from 'playwright-core';
 import t from 'tap';
+import { launchChromium, skip } from './fixtures/chromium.ts';
 import { testServers } from './fixtures/servers.ts';
 
-const browserPath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(
-  (path) => existsSync(path),
-);
 const hasProbe = spawnSync('ffprobe', ['-version']).status === 0;
 const limitMs = 110_000;
 
@@ -66,16 +63,8 @@ t.test(
       },
     );
 
-    t.test('its page plays it', { skip: browserPath ? false : 'no Chromium is installed' }, async (t) => {
-      const browser = await chromium.launch({
-        executablePath: browserPath ?? '',
-        args: [
-          '--no-sandbox',
-          '--disable-background-networking',
-          '--disable-component-update',
-          '--no-first-run',
-        ],
-      });
+    t.test('its page plays it', { skip }, async (t) => {
+      const browser = await launchChromium();
       t.teardown(() => browser.close());
       const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
       const failures: string[] = [];

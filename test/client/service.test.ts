@@ -4,11 +4,11 @@ import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { chromium } from 'playwright-core';
 import sharp from 'sharp';
 import t from 'tap';
 import { createClient, proxyUrl, ServiceError, signUrl } from '../../src/client/client.ts';
 import { freePort } from '../../src/demo/free-port.ts';
+import { launchChromium, skip } from '../fixtures/chromium.ts';
 import { serveSources, startTestService } from '../fixtures/service.ts';
 
 const service = await startTestService(t);
@@ -170,13 +170,9 @@ t.test('a wrong command line says what is right', async (t) => {
   t.match(number, { code: 2, err: /--limit is no whole number/ });
 });
 
-const browserPath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(
-  (path) => existsSync(path),
-);
-
 t.test(
   'the example of the guide, a shop of forty lines, shows an animation in a browser',
-  { skip: browserPath ? false : 'no Chromium is installed', timeout: 120_000 },
+  { skip, timeout: 120_000 },
   async (t) => {
     const guide = readFileSync('src/docs/guides/example.md', 'utf8');
     const [, script = ''] = /~~~js example\n([\s\S]*?)~~~/.exec(guide) ?? [];
@@ -200,10 +196,7 @@ t.test(
     t.teardown(() => shop.kill());
     const started = await Promise.race([once(shop.stdout, 'data'), once(shop, 'exit')]);
     t.match(String(started[0]), /^http/, 'the shop is open');
-    const browser = await chromium.launch({
-      executablePath: browserPath ?? '',
-      args: ['--no-sandbox', '--disable-background-networking'],
-    });
+    const browser = await launchChromium();
     t.teardown(() => browser.close());
     const page = await browser.newPage();
     await page.goto(`http://127.0.0.1:${port}/`);

@@ -2,24 +2,17 @@
  * The dashboard in a real Chromium, against the real service. Whatever a page writes to its console as an error fails
  * the test, a breach of the content policy included.
  */
-import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import type { Test } from 'tap';
+import { launchChromium } from '../fixtures/chromium.ts';
 import { photo } from '../fixtures/images.ts';
 import { uniqueName } from '../fixtures/servers.ts';
 import { startTestService, type TestService, type TestUser } from '../fixtures/service.ts';
 import { until } from './until.ts';
-
-const browserPath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(
-  (path) => existsSync(path),
-);
-
-/** Why tests in the browser are skipped; false where they run. */
-export const skip = browserPath ? false : 'no Chromium is installed';
 
 export type Dashboard = {
   service: TestService;
@@ -52,16 +45,7 @@ export async function startDashboard(t: Test, settings: Record<string, string> =
     if (errors.length > 0) throw new Error(`on the console: ${errors.join('; ')}`);
   });
   const service = await startTestService(t, settings);
-  const browser = await chromium.launch({
-    executablePath: browserPath ?? '',
-    args: [
-      '--no-sandbox',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--no-first-run',
-      '--disable-gpu',
-    ],
-  });
+  const browser = await launchChromium();
   t.teardown(() => browser.close());
   const open: Dashboard['open'] = async (t, { path = '/dashboard', user, allows, ...options } = {}) => {
     const context = await browser.newContext({
@@ -107,7 +91,10 @@ export async function signUpInPage(
   return email;
 }
 
-/** Fails for each rule of axe-core that the page breaks; samples of colours of customers are as they are. */
+/**
+ * Fails for each rule of axe-core that the page breaks, or the dialog that is open: what lies behind one can neither be
+ * reached nor read. Samples of colours of customers are as they are.
+ */
 export async function checkAccessible(
   t: Test,
   page: Page,
@@ -117,7 +104,7 @@ export async function checkAccessible(
   await injectAxe(page);
   const only = rules === 'all' ? '' : "runOnly: ['color-contrast', 'link-in-text-block'],";
   const broken = (await page.evaluate(
-    `axe.run({ exclude: ['.sample'] }, { ${only} resultTypes: ['violations'], preload: false }).then(({ violations }) => violations.map(
+    `axe.run({ include: [document.querySelector('dialog[open]') ?? document], exclude: ['.sample'] }, { ${only} resultTypes: ['violations'], preload: false }).then(({ violations }) => violations.map(
       ({ id, nodes }) => id + ': ' + nodes.slice(0, 5).map(({ target, failureSummary }) => target + ' ' + failureSummary).join('; ')))`,
   )) as string[];
   t.strictSame(broken, [], `axe: ${what}`);

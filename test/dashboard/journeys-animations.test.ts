@@ -4,7 +4,8 @@
  * The other six of the twelve journeys are in journeys-people.test.ts.
  */
 import t from 'tap';
-import { skip, startDashboard } from './browser.ts';
+import { skip } from '../fixtures/chromium.ts';
+import { startDashboard } from './browser.ts';
 import { followAssets } from './journeys/assets.ts';
 import { embed } from './journeys/embed.ts';
 import { hearOfAssets } from './journeys/webhooks.ts';

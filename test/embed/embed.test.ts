@@ -2,22 +2,18 @@
  * `<animated-asset>` in real browsers: against a service that answers by a script, and against the real one. Chromium
  * is driven; Firefox visits pages that tell of themselves.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib';
-import { type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import type { BrowserContextOptions, Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import { embedRoutes } from '../../src/http/embed.ts';
 import { startServer } from '../../src/http/server.ts';
 import type { Services } from '../../src/http/services.ts';
+import { launchChromium, skip } from '../fixtures/chromium.ts';
 import { serveSources, startTestService } from '../fixtures/service.ts';
 import { ask } from '../http/ask.ts';
 import { firefoxPath, visitAll } from './firefox.ts';
 import { openWorld, pageOf, script } from './world.ts';
-
-const browserPath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(
-  (path) => existsSync(path),
-);
-const skip = browserPath ? false : 'no Chromium is installed';
 
 const world = await openWorld();
 t.teardown(world.close);
@@ -106,10 +102,7 @@ async function openService(t: Test) {
 t.test('in Chromium', { skip, timeout: 200_000 }, async (t) => {
   // Pages wait more than they work.
   t.jobs = 4;
-  const browser = await chromium.launch({
-    executablePath: browserPath ?? '',
-    args: ['--no-sandbox', '--disable-background-networking', '--disable-component-update', '--no-first-run'],
-  });
+  const browser = await launchChromium();
   t.teardown(() => browser.close());
   const open = async (
     html: string,

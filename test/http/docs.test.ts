@@ -1,10 +1,8 @@
 /** The documentation: every page, how it is served, what its search finds, and how it looks in a browser. */
 import { execFile, spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib';
 import axe from 'axe-core';
-import { chromium } from 'playwright-core';
 import t from 'tap';
 import { ApiErrorCode, apiErrorCode, apiErrors, ErrorCode } from '../../schemas/errors.ts';
 import { splitAtCharts, withoutCharts } from '../../src/docs/charts.ts';
@@ -14,6 +12,7 @@ import { html } from '../../src/docs/html.ts';
 import { createSite } from '../../src/docs/site.ts';
 import { pageHeaders } from '../../src/http/pages.ts';
 import { startServer } from '../../src/http/server.ts';
+import { launchChromium, skip } from '../fixtures/chromium.ts';
 import { type Front, startFront } from '../fixtures/http.ts';
 import { productDocument, productRoutes } from '../fixtures/product.ts';
 import { ask } from './ask.ts';
@@ -248,18 +247,11 @@ t.test(
   },
 );
 
-const browserPath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(
-  (path) => existsSync(path),
-);
-
 t.test(
   'in a browser: no error, nothing refused, nothing too wide, nothing that axe finds',
-  { skip: browserPath ? false : 'no Chromium is installed', timeout: 120_000 },
+  { skip, timeout: 120_000 },
   async (t) => {
-    const browser = await chromium.launch({
-      executablePath: browserPath ?? '',
-      args: ['--no-sandbox', '--disable-background-networking'],
-    });
+    const browser = await launchChromium();
     t.teardown(() => browser.close());
     for (const [colorScheme, width, paths] of [
       ['light', 1280, ['/docs/webhooks', '/docs/errors/rate_limited']],

@@ -1,15 +1,11 @@
 /** Streams of the whole front end, as a browser's own EventSource reads them, and how they end early. */
-import { existsSync } from 'node:fs';
-import { chromium } from 'playwright-core';
 import t from 'tap';
 import { openBus } from '../../src/bus/bus.ts';
+import { launchChromium, skip } from '../fixtures/chromium.ts';
 import { testServers, uniqueName } from '../fixtures/servers.ts';
 import { serveSources, startTestService } from '../fixtures/service.ts';
 import { openStream } from './stream-client.ts';
 
-const browserPath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(
-  (path) => existsSync(path),
-);
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
 t.test('streams of the whole front end', async (t) => {
@@ -58,12 +54,9 @@ t.test('streams of the whole front end', async (t) => {
 
   t.test(
     'an EventSource of another origin sees every event once, over reconnects of its own',
-    { skip: browserPath ? false : 'no Chromium is installed' },
+    { skip },
     async (t) => {
-      const browser = await chromium.launch({
-        executablePath: browserPath ?? '',
-        args: ['--no-sandbox', '--disable-background-networking'],
-      });
+      const browser = await launchChromium();
       t.teardown(() => browser.close());
       const page = await browser.newPage();
       const origin = await serveSources(t, (_request, response) => {
