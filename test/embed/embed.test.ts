@@ -228,7 +228,7 @@ t.test('in Chromium', { skip, timeout: 200_000 }, async (t) => {
     'animate-in plays once when it comes into view, and stays at its end',
     { buffered: true },
     async (t) => {
-      const { page } = await open(`<div style="height:3000px"></div>${tag('enter', 'mode="animate-in"')}`);
+      const { page } = await open(`<div style="height:9000px"></div>${tag('enter', 'mode="animate-in"')}`);
       await page.waitForTimeout(300);
       t.strictSame(pathsFor('enter'), [], 'nothing is asked for what nobody sees');
       await page.evaluate('document.querySelector("animated-asset").scrollIntoView()');
