@@ -262,6 +262,11 @@ export const operator = {
   verdictMin: 5,
   /** Of those that have ended, the share that may have failed. */
   failedShare: 0.5,
+  /** Webhooks that are given up at fewer endpoints are a matter of these customers. */
+  failedEndpoints: 3,
+  /** An endpoint to which an attempt was made within this is being worked on; so many of them are looked at. */
+  triedMs: 2 * 60_000,
+  maxEndpoints: 200,
   /** A worker that was not heard for so long is not there. */
   workerMs: 5_000,
   /** How long workers are waited for that were asked what they do. */

@@ -228,6 +228,8 @@ export const MachineCounts = z.object({
   waiting_for_retry: z.int(),
   later_attempts: z.int(),
   stuck: z.int(),
+  /** Longer in their state than expected, because endpoints of customers fail or are slow; not among the stuck. */
+  waiting_for_endpoints: z.object({ endpoints: z.int(), deliveries: z.int() }),
   machine_version: z.int(),
   /** Versions that documents were stored by: older ones are migrated when they are next loaded. */
   versions: z.array(z.int()),

@@ -19,6 +19,7 @@ import { createActions } from './actions.ts';
 import { toEntry } from './audit-entry.ts';
 import { createBulk } from './bulk.ts';
 import { createDetail, toPrediction } from './detail.ts';
+import { isForEndpoint, readTried } from './endpoints.ts';
 import { createFilters } from './filters.ts';
 import { createOverview } from './overview.ts';
 import type { ConsolePorts } from './ports.ts';
@@ -30,19 +31,27 @@ import { createUsual } from './usual.ts';
 
 export type OperatorConsole = ReturnType<typeof createConsole>;
 
+const noProject: ReadonlySet<string> = new Set();
+
 export function createConsole(ports: ConsolePorts) {
   const { store, bus, workers, times, now } = ports;
   const { operatorViews: views, predictions, partitions, audit } = store;
   const table = createStateTable(times);
   const usual = createUsual(views, now);
-  const rowParts = async (): Promise<RowParts> => ({ table, times, usual: await usual(), now: now() });
+  const rowParts = async (): Promise<Omit<RowParts, 'tried'>> => ({
+    table,
+    times,
+    usual: await usual(),
+    now: now(),
+  });
   const filters = createFilters({ store, table, usual, now });
   const actions = createActions({ ...ports, table });
   const overview = createOverview({ ...ports, table, usual });
 
   const rows = async (kind: MachineKind, records: readonly MachineRecord[]): Promise<MachineRow[]> => {
-    const parts = await rowParts();
-    return records.map((record) => toRow(kind, record, parts));
+    const waits = records.some(({ state }) => isForEndpoint(kind, state));
+    const [parts, tried] = await Promise.all([rowParts(), waits ? readTried(views, now()) : noProject]);
+    return records.map((record) => toRow(kind, record, { ...parts, tried }));
   };
   const detail = createDetail({ ...ports, actions, rows });
   const bulk = createBulk({ ...ports, filters, rows });

@@ -4,6 +4,7 @@ import { deliveryMachineVersion } from '../../machines/delivery.ts';
 import { operator as limits } from '../../schemas/limits.ts';
 import type { MachineCounts, MachineKind, Overview } from '../../schemas/operator-console.ts';
 import type { StateCount } from '../store/state-counts.ts';
+import { countWaiting, isForEndpoint, type WaitingForEndpoints } from './endpoints.ts';
 import { createFilters } from './filters.ts';
 import type { ConsolePorts } from './ports.ts';
 import { toIso } from './rows.ts';
@@ -27,6 +28,8 @@ type Outcome = {
   failed: number;
   delivered: number;
   dead: number;
+  /** Endpoints at which these were given up. */
+  deadEndpoints: number;
   commonError: string | undefined;
   failingProviders: string[];
 };
@@ -74,6 +77,9 @@ export function createOverview(ports: Ports): () => Promise<Overview> {
         listenedMs: workers.listenedMs(),
         active: sum(counted.machines.map(({ active }) => active)),
         stuck: sum(counted.machines.map(({ stuck }) => stuck)),
+        waitingForRetry: sum(counted.machines.map(({ waiting_for_retry: waits }) => waits)),
+        endpoints: sum(counted.machines.map((one) => one.waiting_for_endpoints.endpoints)),
+        waitingForEndpoints: sum(counted.machines.map((one) => one.waiting_for_endpoints.deliveries)),
         movedTs: Math.max(0, ...kinds.flatMap((kind) => counted.raw[kind].map(({ newestTs }) => newestTs))),
         oldestWaitMs: Math.max(0, ...waiting.map(({ oldestTs }) => now() - oldestTs)),
         ...counted.outcome,
@@ -126,16 +132,23 @@ async function countKind(
     usual(),
   ]);
   const found = new Map(raw.map((one) => [one.state, one]));
+  let waitingForEndpoints: WaitingForEndpoints = { endpoints: 0, deliveries: 0 };
   const states = await Promise.all(
     [...table[kind]].map(async ([state, info]) => {
       const { count: total = 0, oldestTs } = found.get(state) ?? {};
       const { expectedMs } = expectationOf(info, measured);
+      const late = await countLate(state, oldestTs);
+      if (late > 0 && isForEndpoint(kind, state)) {
+        const waiting = await countWaiting(views, before[state] ?? 0, now());
+        waitingForEndpoints = { ...waiting, deliveries: Math.min(late, waiting.deliveries) };
+      }
+      const isStuck = isForEndpoint(kind, state) ? late - waitingForEndpoints.deliveries : late;
       return {
         state,
         count: total,
         oldest_entered_at: oldestTs === undefined ? null : toIso(oldestTs),
         later_attempts: later[state] ?? 0,
-        is_stuck: await countStuck(state, oldestTs),
+        is_stuck: isStuck,
         expected_ms: expectedMs === undefined ? null : Math.round(expectedMs),
       };
     }),
@@ -150,13 +163,14 @@ async function countKind(
       waiting_for_retry: sum(under.filter(({ state }) => isRetrying(state)).map((one) => one.count)),
       later_attempts: sum(under.map((one) => one.later_attempts)),
       stuck: sum(states.map((one) => one.is_stuck)),
+      waiting_for_endpoints: waitingForEndpoints,
       machine_version: machineVersions[kind],
       versions,
     },
   };
 
   /** Only where the oldest is: mostly nobody has to be counted. */
-  async function countStuck(state: string, oldestTs: number | undefined): Promise<number> {
+  async function countLate(state: string, oldestTs: number | undefined): Promise<number> {
     const stuckTs = before[state];
     if (stuckTs === undefined || oldestTs === undefined || oldestTs > stuckTs) return 0;
     return views.count(kind, { states: [state], stuckBefore: before }, maxStuck);
@@ -174,12 +188,15 @@ async function countOutcome({ store, now }: Ports, sinceTs: number): Promise<Out
     views.errorsSince('asset', 'failed', sinceTs, errorsRead),
     modelProviders.list(now()),
   ]);
+  // A project has one endpoint.
+  const given = dead === 0 ? [] : await views.enteredSince('delivery', 'dead', sinceTs, max);
   const [common] = Object.entries(errors).sort(([, a], [, b]) => b - a);
   return {
     ready,
     failed,
     delivered,
     dead,
+    deadEndpoints: new Set(given.map(({ project }) => project)).size,
     commonError: common?.[0],
     failingProviders: providers.filter(({ openUntilTs }) => openUntilTs > now()).map(({ name }) => name),
   };

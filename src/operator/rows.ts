@@ -2,6 +2,7 @@
 import type { MachineKind, MachineRow, MachineWait } from '../../schemas/operator-console.ts';
 import type { StoredTimer } from '../store/actors.ts';
 import type { MachineRecord } from '../store/operator-views.ts';
+import { isForEndpoint } from './endpoints.ts';
 import type { MachineTimes, StateTable } from './states.ts';
 import { expectationOf, type Usual } from './usual.ts';
 
@@ -22,7 +23,14 @@ export type RowContext = {
   failure?: string | null;
 };
 
-export type RowParts = { table: StateTable; times: MachineTimes; usual: Usual; now: number };
+export type RowParts = {
+  table: StateTable;
+  times: MachineTimes;
+  usual: Usual;
+  now: number;
+  /** Whose endpoints the sender is at work on. */
+  tried: { has(project: string): boolean };
+};
 
 export const contextOf = ({ machine }: Pick<MachineRecord, 'machine'>) =>
   machine.context as unknown as RowContext;
@@ -47,7 +55,7 @@ export function toRow(kind: MachineKind, record: MachineRecord, parts: RowParts)
     in_state_ms: inStateMs,
     usual_ms: usualMs ?? null,
     expected_ms: expectedMs === undefined ? null : Math.round(expectedMs),
-    is_stuck: expectedMs !== undefined && inStateMs >= expectedMs,
+    is_stuck: expectedMs !== undefined && inStateMs >= expectedMs && !waitsForEndpoint(kind, record, parts),
     deadline_at: deadline === undefined ? null : toIso(deadline),
     waits_for: waitOf(record, info),
     attempt: context.attempt,
@@ -66,6 +74,10 @@ export function toRow(kind: MachineKind, record: MachineRecord, parts: RowParts)
     updated_at: toIso(record.updatedTs),
   };
 }
+
+/** Behind others, at an endpoint that fails or is slow. */
+const waitsForEndpoint = (kind: MachineKind, { state, project }: MachineRecord, { tried }: RowParts) =>
+  isForEndpoint(kind, state) && tried.has(project);
 
 function waitOf({ timers }: MachineRecord, info: { what: MachineWait['what']; text: string } | undefined) {
   if (!info) return { what: 'message' as const, text: 'a message', until: null };

@@ -16,6 +16,11 @@ export type Signs = {
   listenedMs: number;
   active: number;
   stuck: number;
+  /** Of what is under way: what waits for the time of its next attempt. */
+  waitingForRetry: number;
+  /** Deliveries that wait longer than expected because endpoints of customers fail or are slow, and how many do. */
+  waitingForEndpoints: number;
+  endpoints: number;
   /** When anything last entered a state; 0 when nothing ever did. */
   movedTs: number;
   /** How old the oldest of those is that wait for a worker, in ms. */
@@ -27,6 +32,8 @@ export type Signs = {
   commonError: string | undefined;
   delivered: number;
   dead: number;
+  /** Endpoints at which these were given up. */
+  deadEndpoints: number;
   failingProviders: readonly string[];
 };
 
@@ -64,7 +71,7 @@ function judgeFreshness({ now, countedTs, isBusConnected, workers, listenedMs }:
 }
 
 function judgeMovement(signs: Signs): Answer {
-  const { workers, active, stuck, now, movedTs, oldestWaitMs } = signs;
+  const { workers, active, stuck, now, movedTs, oldestWaitMs, waitingForEndpoints } = signs;
   if (workers === 0)
     return { verdict: 'trouble', text: `No worker is heard; ${many(active, 'machine')} under way.` };
   if (active === 0) return { verdict: 'ok', text: 'Nothing is under way.' };
@@ -73,17 +80,35 @@ function judgeMovement(signs: Signs): Answer {
       verdict: 'trouble',
       text: `${stuck} of ${many(active, 'machine')} under way ${stuck === 1 ? 'has' : 'have'} not moved for longer than expected.`,
     };
-  if (now - movedTs > stillMs)
+  // What waits for a time, or for somebody else, need not move.
+  const due = active - signs.waitingForRetry - waitingForEndpoints;
+  if (due > 0 && now - movedTs > stillMs)
     return {
       verdict: 'trouble',
       text: `Nothing has moved for ${inWords(now - movedTs)}, with ${many(active, 'machine')} under way.`,
     };
+  if (due <= 0)
+    return {
+      verdict: 'ok',
+      text: `${many(active, 'machine')} under way, none of them due.${slowEndpoints(signs)}`,
+    };
   const wait = oldestWaitMs > 1_000 ? `, the oldest for ${inWords(oldestWaitMs)}` : '';
-  return { verdict: 'ok', text: `${many(active, 'machine')} under way and moving${wait}.` };
+  return {
+    verdict: 'ok',
+    text: `${many(active, 'machine')} under way and moving${wait}.${slowEndpoints(signs)}`,
+  };
+}
+
+/** For their owners to mend: they see it in their dashboards. */
+function slowEndpoints({ endpoints, waitingForEndpoints: waiting }: Signs): string {
+  if (endpoints === 0) return '';
+  const who = endpoints === 1 ? '1 endpoint of customers does' : `${endpoints} endpoints of customers do`;
+  const what = waiting === 1 ? '1 delivery waits' : `${waiting} deliveries wait`;
+  return ` ${who} not answer, or not in time: ${what} there.`;
 }
 
 function judgeSuccess(signs: Signs): Answer {
-  const { ready, failed, commonError, delivered, dead, failingProviders } = signs;
+  const { ready, failed, commonError, delivered, dead, deadEndpoints, failingProviders } = signs;
   const ended = ready + failed;
   const minutes = `the last ${limits.verdictMs / 60_000} minutes`;
   const why = commonError === undefined ? '' : `, most with ${commonError}`;
@@ -93,8 +118,12 @@ function judgeSuccess(signs: Signs): Answer {
       text: `${failed} of ${many(ended, 'run')} have failed in ${minutes}${why}.`,
     };
   const sent = delivered + dead;
-  if (sent >= limits.verdictMin && dead / sent > limits.failedShare)
-    return { verdict: 'trouble', text: `${dead} of ${many(sent, 'webhook')} were given up in ${minutes}.` };
+  const isGeneral = deadEndpoints >= limits.failedEndpoints;
+  if (isGeneral && sent >= limits.verdictMin && dead / sent > limits.failedShare)
+    return {
+      verdict: 'trouble',
+      text: `${dead} of ${many(sent, 'webhook')} were given up in ${minutes}, at ${many(deadEndpoints, 'endpoint')}.`,
+    };
   if (failingProviders.length > 0)
     return { verdict: 'trouble', text: `Failing again and again: ${failingProviders.join(', ')}.` };
   if (ended === 0) return { verdict: 'ok', text: `No run has ended in ${minutes}.` };

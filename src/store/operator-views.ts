@@ -170,6 +170,24 @@ export function createOperatorViews(db: Db) {
       return Number(n);
     },
 
+    /** Where the newest belong that have entered a state since a time (unix ms), newest first. */
+    async enteredSince(
+      kind: MachineKind,
+      state: string,
+      sinceTs: number,
+      limit: number,
+    ): Promise<Pick<ActorDocument, 'project' | 'partition'>[]> {
+      return of(kind)
+        .find<Pick<ActorDocument, 'project' | 'partition'>>(
+          { state, enteredTs: { $gte: sinceTs } },
+          { projection: { _id: 0, project: 1, partition: 1 }, maxTimeMS: viewMs },
+        )
+        .hint(hints.states)
+        .sort({ state: -1, enteredTs: -1, _id: -1 })
+        .limit(limit)
+        .toArray();
+    },
+
     /** What failed last, by error, among so many that have entered a state since a time (unix ms). */
     async errorsSince(
       kind: MachineKind,

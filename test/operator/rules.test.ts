@@ -16,6 +16,9 @@ const well: Signs = {
   listenedMs: 60_000,
   active: 12,
   stuck: 0,
+  waitingForRetry: 0,
+  waitingForEndpoints: 0,
+  endpoints: 0,
   movedTs: 999_000,
   oldestWaitMs: 3_000,
   ready: 20,
@@ -23,6 +26,7 @@ const well: Signs = {
   commonError: 'i2v_failed',
   delivered: 9,
   dead: 0,
+  deadEndpoints: 0,
   failingProviders: [],
 };
 
@@ -32,10 +36,23 @@ t.test('the verdict says why', async (t) => {
     [{ active: 0, ready: 0, failed: 0 }, 'ok', /Nothing is under way\. No run has ended/],
     [{ stuck: 1 }, 'trouble', /1 of 12 machines under way has not moved/],
     [{ movedTs: 800_000 }, 'trouble', /Nothing has moved for 3 min/],
+    [{ movedTs: 800_000, waitingForRetry: 12 }, 'ok', /12 machines under way, none of them due\./],
+    [
+      { movedTs: 800_000, waitingForRetry: 5, waitingForEndpoints: 7, endpoints: 1 },
+      'ok',
+      /none of them due\. 1 endpoint of customers does not answer, or not in time: 7 deliveries wait there\./,
+    ],
+    [{ waitingForEndpoints: 1, endpoints: 1 }, 'ok', /and moving, .*1 delivery waits there\. 20 of 21/],
+    [{ stuck: 2, waitingForEndpoints: 9, endpoints: 2 }, 'trouble', /^2 of 12 machines/],
     [{ workers: 0 }, 'trouble', /No worker is heard/],
     [{ ready: 2, failed: 8 }, 'trouble', /8 of 10 runs have failed.*most with i2v_failed/],
     [{ ready: 0, failed: 4 }, 'ok', /0 of 4 runs/],
-    [{ delivered: 1, dead: 9 }, 'trouble', /9 of 10 webhooks were given up/],
+    [
+      { delivered: 1, dead: 9, deadEndpoints: 3 },
+      'trouble',
+      /9 of 10 webhooks were given up.*at 3 endpoints/,
+    ],
+    [{ delivered: 1, dead: 9, deadEndpoints: 2 }, 'ok', /moving/],
     [{ failingProviders: ['fal'] }, 'trouble', /fal/],
     [{ stuck: 2, failed: 90 }, 'trouble', /not moved.*have failed/],
   ];

@@ -154,6 +154,44 @@ t.test('counts are exact, name the oldest, and are taken once however many ask',
   t.not((await operator.overview()).as_of, one.as_of, 'after two seconds they are taken again');
 });
 
+t.test('what waits for an endpoint that is tried is not stuck; what nobody sends is', async (t) => {
+  const deliveries = store.deliveries.actors.collection;
+  const sending = async () => {
+    clock.now += limits.countsMs;
+    const [, counts] = (await operator.overview()).machines;
+    return {
+      ...counts?.waiting_for_endpoints,
+      stuck: counts?.states.find(({ state }) => state === 'sending')?.is_stuck,
+    };
+  };
+  const late = await filters.read({ kind: 'delivery', state: 'sending', stuck: 'true' });
+  const all = late ? await views.count('delivery', late.filter, assets) : 0;
+  const [first] = late ? await views.list('delivery', late.filter, 1) : [];
+  if (!first) return t.fail('no delivery is late');
+  const rowOf = async () => (await operator.row('delivery', first._id))?.is_stuck;
+  // What the world has tried lately, if anything, is another project's.
+  await deliveries.updateMany(
+    { project: first.project, state: { $in: ['retrying', 'dead', 'delivered'] } },
+    { $set: { enteredTs: 0 } },
+    { hint: { project: 1, state: 1, createdTs: -1, _id: -1 } },
+  );
+  const before = await sending();
+  t.equal((before.stuck ?? 0) + (before.deliveries ?? 0), all);
+  t.equal(await rowOf(), true);
+  const its = await views.count('delivery', { states: ['sending'], projects: [first.project] }, assets);
+  const other = await deliveries.findOne({ project: first.project, state: { $in: ['dead', 'retrying'] } });
+  const tried = other ?? (await deliveries.findOne({ project: first.project, state: 'delivered' }));
+  if (!tried) return t.fail('nothing was ever tried there');
+  await deliveries.updateOne({ _id: tried._id }, { $set: { state: 'retrying', enteredTs: clock.now } });
+  const after = await sending();
+  t.strictSame(after, {
+    endpoints: (before.endpoints ?? 0) + 1,
+    deliveries: (before.deliveries ?? 0) + its,
+    stuck: (before.stuck ?? 0) - its,
+  });
+  t.equal(await rowOf(), false);
+});
+
 t.test('a row says what is waited for, how long that usually takes, and what went wrong', async (t) => {
   const row = async (query: MachineFilterQuery) => (await operator.list(query, 1))?.list.machines[0];
   t.match(await row({ state: 'pending.stage1.waiting' }), {

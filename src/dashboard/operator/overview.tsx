@@ -66,6 +66,7 @@ const names = { asset: 'Assets', delivery: 'Webhook deliveries' } as const;
 
 function Machines({ counts }: { counts: MachineCounts }) {
   const { kind, active, stuck, waiting_for_retry, later_attempts, machine_version, versions } = counts;
+  const { endpoints, deliveries } = counts.waiting_for_endpoints;
   const older = versions.filter((one) => one < machine_version);
   const query = { kind };
   return (
@@ -73,6 +74,13 @@ function Machines({ counts }: { counts: MachineCounts }) {
       <ul class="op-sums">
         <Sum label="under way" value={active} href={to.machines({ ...query, state: 'active' })} />
         <Sum label="stuck" value={stuck} href={to.machines({ ...query, stuck: 'true' })} isBad={stuck > 0} />
+        {deliveries > 0 && (
+          <Sum
+            label={`waiting for ${endpoints} slow ${endpoints === 1 ? 'endpoint' : 'endpoints'} of customers`}
+            value={deliveries}
+            href={to.machines({ ...query, state: 'sending', stuck: 'true' })}
+          />
+        )}
         <Sum
           label="at a later attempt"
           value={later_attempts}
