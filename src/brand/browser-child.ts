@@ -7,6 +7,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import type { Browser, BrowserContext, Route } from 'playwright-core';
 import { browser as limits } from '../../schemas/limits.ts';
+import { resolveByDns } from '../outbound/connect.ts';
 import { createOutbound, type Outbound } from '../outbound/outbound.ts';
 import { createLimiter } from '../sse/limiter.ts';
 
@@ -16,8 +17,12 @@ export type BrowserJob = {
   url: string;
   allow: readonly string[];
   denyPorts: readonly number[];
+  /** `ip:port`; these stand in for the configured ones. */
+  nameServers?: readonly string[];
   /** For the browser to start, and for the page's first tree. */
   drawMs: number;
+  /** For the page to be quiet after that. */
+  quietMs: number;
 };
 
 export type BrowserEnd = { type: 'drawn'; html: string } | { type: 'failed'; message: string };
@@ -42,8 +47,9 @@ function finish(end: BrowserEnd): void {
   process.send?.(end, () => process.exit());
 }
 
-async function draw({ path, url, allow, denyPorts, drawMs }: BrowserJob): Promise<string> {
-  const outbound = createOutbound({ allow, denyPorts });
+async function draw(job: BrowserJob): Promise<string> {
+  const { path, url, drawMs, quietMs } = job;
+  const outbound = openOutbound(job);
   const browser = await launch(path, drawMs);
   const context = await browser.newContext({ serviceWorkers: 'block', acceptDownloads: false });
   await guard(context, outbound);
@@ -52,9 +58,15 @@ async function draw({ path, url, allow, denyPorts, drawMs }: BrowserJob): Promis
   context.on('page', (other) => void other.close().catch(() => undefined));
   await page.goto(url, { waitUntil: 'domcontentloaded', timeout: drawMs });
   // A page that is never quiet is taken as it is.
-  await page.waitForLoadState('networkidle', { timeout: limits.quietMs }).catch(() => undefined);
+  await page.waitForLoadState('networkidle', { timeout: quietMs }).catch(() => undefined);
   const html = await page.evaluate<string>(serialise);
   return html.slice(0, limits.maxHtmlChars);
+}
+
+function openOutbound({ allow, denyPorts, nameServers }: BrowserJob): Outbound {
+  if (nameServers === undefined) return createOutbound({ allow, denyPorts });
+  const resolver = (name: string, signal: AbortSignal) => resolveByDns(name, signal, [...nameServers]);
+  return createOutbound({ allow, denyPorts, resolver });
 }
 
 async function launch(path: string, drawMs: number): Promise<Browser> {

@@ -15,10 +15,10 @@ import type { BrowserEnd, BrowserJob } from './browser-child.ts';
 
 export type BrowserLog = { warn(fields: object, message: string): void };
 
-export type BrowserOptions = Omit<BrowserJob, 'url' | 'drawMs'> & {
+export type BrowserOptions = Omit<BrowserJob, 'url' | 'drawMs' | 'quietMs'> & {
   log: BrowserLog;
   /** How long it may take: see limits.ts for what is left out. */
-  patience?: { totalMs: number; drawMs: number };
+  patience?: { totalMs: number; drawMs: number; quietMs: number };
 };
 
 /** The text of a page after its scripts have run; undefined when it cannot be had. Never throws. */
@@ -30,8 +30,8 @@ const killAfterMs = 1_500;
 /** Of the process beside the browser. */
 const childHeapMb = 192;
 
-export function createBrowser({ path, allow, denyPorts, log, patience = limits }: BrowserOptions): Draw {
-  const { totalMs, drawMs } = patience;
+export function createBrowser({ log, patience = limits, ...settings }: BrowserOptions): Draw {
+  const { totalMs, drawMs, quietMs } = patience;
   const limiter = createLimiter(limits.atOnce, limits.maxWaiting);
   return async (url, signal) => {
     const control = new AbortController();
@@ -45,7 +45,7 @@ export function createBrowser({ path, allow, denyPorts, log, patience = limits }
     try {
       const drawing = limiter.run(async () => {
         control.signal.throwIfAborted();
-        return drawIn({ path, url, allow, denyPorts, drawMs }, control.signal);
+        return drawIn({ ...settings, url, drawMs, quietMs }, control.signal);
       });
       return await Promise.race([drawing, late]);
     } catch (cause) {

@@ -1,5 +1,4 @@
 /** Which addresses are refused, by their text, by their look-up, and behind redirects: none is connected to. */
-import { createSocket } from 'node:dgram';
 import { createServer, type Server } from 'node:net';
 import t from 'tap';
 import { Agent } from 'undici';
@@ -9,6 +8,7 @@ import { createOutbound, type Outbound } from '../../src/outbound/outbound.ts';
 import { createPolicy, type Policy } from '../../src/outbound/policy.ts';
 import { readRetryAfter } from '../../src/outbound/retry-after.ts';
 import { forbiddenHosts } from '../fixtures/forbidden-hosts.ts';
+import { recordTypes, startNameServer } from '../fixtures/name-server.ts';
 
 /** Counts the connections it gets, on two loopback addresses with one port. */
 async function openTrap(): Promise<{ port: number; count(): number; close(): void }> {
@@ -304,26 +304,22 @@ t.test('a look-up answers one address to those who ask for one', async (t) => {
 });
 
 t.test('a name server is asked for both families, and no longer than wanted', async (t) => {
+  const { a, aaaa } = recordTypes;
   const records: Record<string, Record<number, Buffer>> = {
     'both.example': {
-      1: Buffer.from([8, 8, 8, 8]),
-      28: Buffer.from('26064700000000000000000000001111', 'hex'),
+      [a]: Buffer.from([8, 8, 8, 8]),
+      [aaaa]: Buffer.from('26064700000000000000000000001111', 'hex'),
     },
-    'four.example': { 1: Buffer.from([1, 1, 1, 1]) },
+    'four.example': { [a]: Buffer.from([1, 1, 1, 1]) },
     'none.example': {},
   };
-  const server = createSocket('udp4');
   let queries = 0;
-  server.on('message', (query, { address, port }) => {
+  const server = await startNameServer(t, (name, type) => {
     queries += 1;
-    const { name, type } = readQuestion(query);
     const known = records[name];
-    if (known) server.send(answerOf(query, known[type]), port, address);
+    return known && (known[type] ?? null);
   });
-  await new Promise<void>((resolve) => server.bind(0, '127.0.0.1', resolve));
-  t.teardown(() => server.close());
-  const servers = [`127.0.0.1:${server.address().port}`];
-  const ask = (name: string, signal = new AbortController().signal) => resolveByDns(name, signal, servers);
+  const ask = (name: string, signal = new AbortController().signal) => resolveByDns(name, signal, [server]);
 
   t.strictSame(await ask('both.example'), ['8.8.8.8', '2606:4700::1111']);
   t.strictSame(await ask('four.example'), ['1.1.1.1']);
@@ -335,28 +331,3 @@ t.test('a name server is asked for both families, and no longer than wanted', as
   control.abort();
   await t.rejects(asked, { name: 'Error', code: 'ECANCELLED' });
 });
-
-function readQuestion(query: Buffer): { name: string; type: number } {
-  const labels: string[] = [];
-  let at = 12;
-  for (let length = query.readUInt8(at); length > 0; length = query.readUInt8(at)) {
-    labels.push(query.toString('latin1', at + 1, at + 1 + length));
-    at += 1 + length;
-  }
-  return { name: labels.join('.').toLowerCase(), type: query.readUInt16BE(at + 1) };
-}
-
-/** An answer with one record, or none: the question is repeated, and the record's name points at it. */
-function answerOf(query: Buffer, data: Buffer | undefined): Buffer {
-  const { name, type } = readQuestion(query);
-  const question = query.subarray(12, 12 + name.length + 2 + 4);
-  const head = Buffer.alloc(12);
-  query.copy(head, 0, 0, 2);
-  head.writeUInt16BE(0x8180, 2);
-  head.writeUInt16BE(1, 4);
-  if (!data) return Buffer.concat([head, question]);
-
-  head.writeUInt16BE(1, 6);
-  const record = Buffer.from([0xc0, 12, 0, type, 0, 1, 0, 0, 0, 60, 0, data.length]);
-  return Buffer.concat([head, question, record, data]);
-}
