@@ -5,7 +5,7 @@
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
 import { readCode } from './code.ts';
 import { closest, type Element } from './dom.ts';
-import { readFeatures } from './features.ts';
+import { readFeatures, readFlatFeatures } from './features.ts';
 import { readFigures } from './figures.ts';
 import type { Reader } from './groups.ts';
 import { readArticles, readNews } from './news.ts';
@@ -50,6 +50,7 @@ export function readContent(outline: Outline): PageContent {
     readGroups(read);
     if (read === readQuotes) readLoneQuotes(outline, found, isTaken, take);
   }
+  readFlatFeatures(outline, found, isTaken);
   readArticles(outline, found, isTaken);
   return found;
 }

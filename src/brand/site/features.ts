@@ -2,6 +2,7 @@
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
 import { closest, descendants, type Element, tidy } from './dom.ts';
 import { areGoods, arePeople, areQuestions, captionOf, hasPicture, isMost, type Reader } from './groups.ts';
+import { areOfOtherKind, isOfProgram } from './other-items.ts';
 import { type Group, headingsIn, type Item, linesOf, type Outline } from './outline.ts';
 import { dateIn, priceIn } from './patterns.ts';
 
@@ -11,7 +12,13 @@ type FeatureItem = Item & { isLed?: boolean };
 
 export const readFeatures: Reader<{ features: Feature[] }> = (outline, group, { features }) => {
   const caption = captionOf(outline, group) || captionIn(group);
-  if (isNoFeature(group.parent) || otherWords.test(caption) || chapters.test(caption)) return false;
+  if (
+    isOfProgram(outline.page) ||
+    isNoFeature(group.parent) ||
+    otherWords.test(caption) ||
+    chapters.test(caption)
+  )
+    return false;
   const isNamed = featureWords.test(`${caption} ${group.parent.get('class')} ${group.parent.get('id')}`);
   const items = group.items.map(
     (item): FeatureItem => (isNamed && ledIn(outline, item)) || titled(outline, item),
@@ -22,6 +29,42 @@ export const readFeatures: Reader<{ features: Feature[] }> = (outline, group, { 
   features.push(...known.filter(({ title }) => !features.some((one) => one.title === title)));
   return true;
 };
+
+/** Under a heading that says `Features`: smaller headings with a sentence each, and nothing around the two. */
+export function readFlatFeatures(
+  outline: Outline,
+  { features }: { features: Feature[] },
+  isTaken: (one: Element) => boolean,
+): void {
+  if (isOfProgram(outline.page)) return;
+  for (const heading of outline.content) {
+    if (!/^h[1-4]$/.test(heading.tag) || !featureWords.test(outline.text(heading, maxCaptionChars))) continue;
+    if (isTaken(heading) || (heading.parent && isNoFeature(heading.parent))) continue;
+    const known = entriesBelow(outline, heading);
+    if (known.length < 2) continue;
+    features.push(...known.filter(({ title }) => !features.some((one) => one.title === title)));
+  }
+}
+
+const maxCaptionChars = 60;
+const maxEntries = 40;
+
+function entriesBelow(outline: Outline, heading: Element): Feature[] {
+  const after = heading.parent?.elements.slice(heading.parent.elements.indexOf(heading) + 1) ?? [];
+  const end = after.findIndex(({ tag }) => /^h[1-6]$/.test(tag) && tag <= heading.tag);
+  const below = end < 0 ? after : after.slice(0, end);
+  const entry = below.find(({ tag }) => /^h[2-6]$/.test(tag));
+  const entries: Feature[] = [];
+  for (const [at, one] of below.entries()) {
+    const next = below[at + 1];
+    if (one.tag !== entry?.tag || next?.tag !== 'p' || entries.length >= maxEntries) continue;
+    const [title, description] = [outline.text(one, 200), outline.text(next, 1_000)];
+    const isOne = title !== '' && title.length <= maxTitleChars && isStatement(description);
+    if (isOne && !chapters.test(title) && priceIn(description) === undefined)
+      entries.push({ title, description });
+  }
+  return entries;
+}
 
 /** A heading that stands alone in the first of the items, above the others. */
 function captionIn({ items }: Group): string {
@@ -35,6 +78,7 @@ function captionIn({ items }: Group): string {
 /** People, questions, goods, and parts of a documentation. */
 function areOthers(items: readonly Item[]): boolean {
   const titles = items.map(({ title }) => title).filter((one) => one !== '');
+  if (isMost(titles.filter((one) => chapters.test(one)).length, items)) return true;
   if (titles.some((one) => (otherWords.exec(one)?.[0].length ?? 0) > one.length * 0.6)) return true;
   const isRepeated = new Set(titles).size < titles.length * 0.6;
   return (
@@ -42,6 +86,7 @@ function areOthers(items: readonly Item[]): boolean {
     arePeople(items) ||
     areQuestions(items) ||
     areGoods(items) ||
+    areOfOtherKind(items) ||
     isMost(items.filter(isOption).length, items) ||
     isMost(items.filter(({ element }) => isManual(element)).length, items)
   );
@@ -54,7 +99,7 @@ const isOption = ({ element, title }: Item) =>
 
 /** What a part of a documentation is called. */
 const chapters =
-  /^(?:how to use|usage|(?:basic |quick )?installation|quick ?start|getting started|examples?|options|api)[.!:]?$/i;
+  /^(?:how to use|usage|(?:basic |quick )?installation|quick ?start|getting started|examples?|options|api|about(?: us)?|credits?|licen[sc]es?|dependencies|requirements|browser support|contributing|changelog|download|our (?:mission|vision|values|story|history)|über uns|lizenz(?:en)?|erste schritte|voraussetzungen|à propos|chi siamo|sobre nosotros|o nas)[.!:]?$/i;
 
 /** Explains with code, or lists many things to click. */
 function isManual(element: Element): boolean {
@@ -67,6 +112,8 @@ function isManual(element: Element): boolean {
 }
 
 const maxLinks = 6;
+const maxTitleChars = 90;
+const maxImages = 2;
 
 /** Of what has no heading the first line is the title, where a sentence follows. */
 function titled(outline: Outline, item: Item): Item {
@@ -107,13 +154,16 @@ function areAlike({ isPart }: Group, items: readonly Item[]): boolean {
 const featureNames =
   /(^|[\s_-])(features?|benefits?|advantages?|vorteile?|services?|leistung(?:en)?|usp)([\s_-]|$)/i;
 
-/** People, articles, questions, goods and logos are lists of other things. */
+/** People, articles, questions, goods and logos are lists of other things. What holds the whole page is no list. */
 function isNoFeature(parent: Element): boolean {
+  const isOther = (name: string) => otherLists.test(` ${name} `) && !featureNames.test(name);
   return (
     closest(
       parent,
       (one) =>
-        one.tag !== 'body' && one.tag !== 'html' && otherLists.test(` ${one.get('id')} ${one.get('class')} `),
+        !/^(?:body|html|main)$/.test(one.tag) &&
+        [one.get('id'), ...one.classes].some(isOther) &&
+        ![...descendants(one)].some(({ tag }) => tag === 'h1'),
     ) !== undefined
   );
 }
@@ -128,7 +178,13 @@ const otherWords =
 function readFeature(outline: Outline, item: FeatureItem): Feature | undefined {
   const { element, heading, text, isLed } = item;
   const title = isLed ? item.title.replace(/[:.–—-]+$/, '') : item.title;
-  if (!heading || title === '' || title.length > 90 || text.length > 700 || priceIn(text) !== undefined)
+  if (
+    !heading ||
+    title === '' ||
+    title.length > maxTitleChars ||
+    text.length > 700 ||
+    priceIn(text) !== undefined
+  )
     return undefined;
   if (isWhole(element, heading)) return undefined;
   const description = isLed
@@ -158,11 +214,12 @@ const describe = (outline: Outline, { element, title }: Item): string =>
     .filter((one) => one !== title && !one.startsWith(title))
     .sort((a, b) => b.length - a.length)[0] ?? '';
 
-/** Holds several things of the kind, or a form. */
+/** Holds several things of the kind, a list with faces, or a form. */
 function isWhole(element: Element, heading: Element): boolean {
   const inside = [...descendants(element)];
   return (
     headingsIn(element) > 2 ||
+    inside.filter(({ tag }) => tag === 'img').length > maxImages ||
     inside.some((one) => one !== heading && one.tag === heading.tag && /^h[1-6]$/.test(one.tag)) ||
     inside.some(({ tag }) => /^(input|select|textarea)$/.test(tag))
   );

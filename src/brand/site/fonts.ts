@@ -79,14 +79,23 @@ export function firstRealFamily(value: string): string | undefined {
     : undefined;
 }
 
-/** Builders and foundries put their own marks around a name: `__Inter_a1b2c3`, `Inter var`, `Inter Variable`. */
+/** One weight of a family; black and heavy are families of their own. */
+const weight =
+  / (?:thin|hairline|regular|book|medium|(?:(?:ultra|extra|semi|demi)[ -]?)?(?:light|bold))(?:[ -]?(?:italic|oblique))?$/i;
+
+/**
+ * Builders and foundries put their own marks around a name: `__Inter_a1b2c3`, `Inter var`, `Inter Variable`,
+ * `HelveticaNeue-Light`, `MontserratBold`.
+ */
 function plainName(family: string): string {
+  // As people write it: names for machines have no spaces.
+  const spaced = family.replace(/(?<=[a-z])-?(?=[A-Z][a-z])/g, ' ');
+  const whole = weight.test(spaced) ? spaced.replace(weight, '') : family;
   return (
-    family
+    (whole.length >= 3 ? whole : family)
       .replace(/^__(.+?)(?:_Fallback)?_[0-9a-f]{4,8}$/i, '$1')
       .replace(/_/g, ' ')
       .replace(/[ -]?(?:variable|var|fallback|webfont|vf)$/i, '')
-      .replace(/([a-z])(?=InterVariable)/, '$1')
       .trim() || family
   );
 }

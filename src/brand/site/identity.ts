@@ -114,7 +114,8 @@ function homeLinks({ all }: Page, url: URL): Element[] {
     .map((element) => {
       const inHeader = closest(element, isPageHeader) !== undefined;
       const named = closest(element, (one) => isNamedLogo(one)) !== undefined;
-      const home = element.tag === 'a' && isHome(element) && (named || !isMenuItem(element));
+      const isListed = isMenuItem(element) || closest(element, isSubmenu) !== undefined;
+      const home = element.tag === 'a' && isHome(element) && (named || !isListed);
       return { element, score: (named ? 4 : 0) + (inHeader ? 2 : 0) + (home ? 1.5 : 0) };
     })
     .filter(({ score }) => score >= 3.5);
@@ -123,6 +124,10 @@ function homeLinks({ all }: Page, url: URL): Element[] {
     .slice(0, 8)
     .map(({ element }) => element);
 }
+
+/** What opens under an entry of a menu: the page itself may be listed there. */
+const isSubmenu = ({ classes }: Element) =>
+  classes.some((one) => /^(?:dropdown|sub-?menu|mega-?menu)(?:[-_]|$)/i.test(one));
 
 /** One of several entries of a menu, not the first: it may lead home as well. */
 function isMenuItem(element: Element): boolean {
@@ -156,14 +161,38 @@ function findNames(page: Page, url: URL, things: Thing[], links: Element[]): Fou
   const host = hostWords(url);
   const part = parts.find((one) => sameWord(one, host));
   if (part !== undefined) candidates.push({ value: part, from: 'title and host' });
-  for (const value of byLikeness(page, url, parts)) candidates.push({ value, from: 'title' });
+  for (const value of headedBy(page, host)) candidates.push({ value, from: 'heading and host' });
   const heading = page.all.find(({ tag }) => tag === 'h1');
   const word = heading ? textOf(heading, undefined, 200) : '';
+  for (const part of byLikeness(page, url, parts))
+    candidates.push({ value: isKindOf(part, word) ? word : part, from: 'title' });
   if (title === '' && word.split(' ').length <= 4) candidates.push({ value: word, from: 'heading' });
   const isName = ({ value }: Found) =>
     value !== '' && value.length <= maxNameChars && !meaningless.test(value);
-  return onlyOnce(candidates.map(({ value, from }) => ({ value: cleanName(value), from })).filter(isName));
+  const names = candidates.map(({ value, from }) => ({ value: cleanName(value), from })).filter(isName);
+  // Whoever had no name to fill in gave the address.
+  const isAddress = ({ value }: Found) => addresses.test(value) || value === url.hostname;
+  return onlyOnce([...names.filter((one) => !isAddress(one)), ...names.filter(isAddress)]);
 }
+
+/** `Acme plugin`, where the heading says `Acme`: what is said of it in lower case is no part of its name. */
+const isKindOf = (part: string, word: string): boolean =>
+  word.length >= 3 &&
+  part.toLowerCase().startsWith(`${word.toLowerCase()} `) &&
+  /^\p{Ll}/u.test(part.slice(word.length + 1));
+
+/** Headings at the top that say what the site's address says. */
+function headedBy({ all }: Page, host: string): string[] {
+  return all
+    .filter(({ tag }) => /^h[1-3]$/.test(tag))
+    .slice(0, 3)
+    .map((one) => cleanName(textOf(one, undefined, 200)))
+    .filter((one) => sameWord(one, host));
+}
+
+/** Of the web, or of a house that gives room to others: `Booking.com` and `three.min.js` are names. */
+const addresses =
+  /^www\.[\w.-]+\.\p{L}{2,}$|^[\w-]+\.(?:(?:github|gitlab)\.io|(?:netlify|vercel|web)\.app|pages\.dev|herokuapp\.com)$/iu;
 
 /** Initials in the place of a logo. */
 const isMark = (name: string) => /^\p{Lu}{1,2}$/u.test(name);
@@ -206,7 +235,7 @@ function namesOf(link: Element, parts: readonly string[]): Found[] {
   );
   const text = textOf(
     link,
-    ({ classes }) => !classes.some((one) => /sr-only|visually-hidden|badge|version|tooltip/.test(one)),
+    (one) => one === link || !(one.tag === 'small' || one.classes.some((name) => besideName.test(name))),
     120,
   );
   // Beside the name a logo may have what the title has after it.
@@ -221,6 +250,9 @@ function namesOf(link: Element, parts: readonly string[]): Found[] {
   return found.filter(({ value }) => value !== '' && !isMark(value));
 }
 
+/** What stands with a name and is none: a slogan, a number. */
+const besideName = /sr-only|visually-hidden|badge|version|tooltip|slogan|tagline|subtitle|claim/i;
+
 const titleIn = (svg: Element) => {
   const title = svg.elements.find(({ tag }) => tag === 'title');
   return title ? textOf(title) : '';
@@ -231,6 +263,7 @@ function cleanName(text: string): string {
     .replace(/^(?:the\s+)?logo\s*(?:of|von|de)?[\s:–-]+/i, '')
     .replace(/[\s–-]+(?:logo(?:type)?|ロゴ|homepage|home ?page|startseite|home)$/i, '')
     .replace(/のロゴ$/, '')
+    .replace(/(?<=\S)\s+(?:examples?|demos?|demo page|documentation|docs)$/i, '')
     .replace(/\s+(?:by|von|powered by)\s+\p{L}.*$/iu, '')
     .replace(/\s+v\d+(?:\.\d+)*$/, '')
     .replace(/[\s,.:;|·–—-]+$/, '')

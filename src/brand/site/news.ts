@@ -21,6 +21,8 @@ export const readNews: Reader<Found> = (outline, { items }, { announcements }) =
 function readAnnouncement(outline: Outline, { element, heading, title, text }: Item): News | undefined {
   const isArticle = heading !== undefined && title !== '' && /^h[1-6]$/.test(heading.tag);
   if (text.length > 1_990 || !isArticle || headingsIn(element) > 2) return undefined;
+  // The dates of a table are of its rows.
+  if ([...descendants(element)].some(({ tag }) => tag === 'table')) return undefined;
   const date = dateOf(outline, element);
   if (date === undefined) return undefined;
   const body = linesOf(element, outline)

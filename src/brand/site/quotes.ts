@@ -46,7 +46,7 @@ function holdsQuotes(outline: Outline, element: Element, isNamed: boolean): bool
 }
 
 const quoteNames =
-  /testimonial|review|quote|kundenstimm|referenz|voices|voice|praise|wall-of-love|stimmen|お客様/i;
+  /testimonial|(?<!p)review|quote|kundenstimm|referenz|(?<![a-z])voices?|praise|wall-of-love|stimmen|お客様/i;
 const quoteWords =
   /testimonial|reviews?\b|(?:customers?|clients?|people|users|they|others) (?:say|said|think|write|love)|loved by|trusted by (?:hundreds|thousands|millions)|kundenstimmen|(?:kunden|andere|leute) sagen|das sagen|avis\b|témoignages|ils (?:en parlent|nous font confiance)|dicono di noi|opiniones|recensioni|mówią o nas|opinie|お客(?:様|さま)の声|利用者の声/iu;
 const quoteMarks = /^[“”„«»「『"‟]/;
@@ -107,7 +107,10 @@ function readQuote(outline: Outline, element: Element, isNamed: boolean): Quote 
     ({ tag, classes }) =>
       /^(cite|figcaption)$/.test(tag) || classes.some((one) => /author|(^|-)name|customer|person/i.test(one)),
   );
-  const rest = lines.filter((one) => one !== longest && one.text.length <= 80 && one.text !== longest.text);
+  // What a page or a part of it is called is nobody.
+  const rest = lines.filter(
+    (one) => one.text !== longest.text && one.text.length <= 80 && !/^h[12]$/.test(one.element.tag),
+  );
   const named = isAuthor ? splitAuthor(textsOf(linesOf(isAuthor, outline), outline)) : undefined;
   const { author, role } = named?.author ? named : splitAuthor(textsOf(rest, outline));
   const own = isAuthor ? outline.text(isAuthor) : '';
@@ -126,8 +129,8 @@ const textsOf = (lines: readonly Line[], outline: Outline): string[] =>
     return parts.length >= 2 ? parts : [text];
   });
 
-/** People and houses have capitals, and no pages. */
-const couldSpeak = /^(?!.*\bp\. ?\d)[@\p{Lu}\p{Lt}\p{Lo}\d]/u;
+/** People and houses have capitals, and no pages; a colon announces something else. */
+const couldSpeak = /^(?!.*(?:\bp\. ?\d|[:：]$))[@\p{Lu}\p{Lt}\p{Lo}\d]/u;
 
 const roleBeside = (rest: readonly { text: string }[], author: string) =>
   rest
