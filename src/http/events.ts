@@ -8,11 +8,13 @@
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { StreamEventName } from '../../schemas/events.ts';
 import { proxy } from '../../schemas/limits.ts';
-import type { Client, Hub } from '../sse/hub.ts';
-import type { Filter, Grant } from '../sse/listener.ts';
+import type { Hub } from '../sse/hub.ts';
+import type { Client, Filter, Grant } from '../sse/listener.ts';
 import { isStoreOutage } from '../store/client.ts';
+import type { ProjectRecord } from '../store/projects.ts';
 import { findSession, readCredential, unauthorized } from './credential.ts';
 import { type Answer, answerJson, type Exchange, writeHead } from './exchange.ts';
+import { shared } from './media-files.ts';
 import { rateFields, rateLimited, sharedPolicy, takeTurn } from './rate-policy.ts';
 import { streamSpecs } from './raw-specs.ts';
 import { type RawRoute, type RawSpec, rawRoute } from './route.ts';
@@ -33,6 +35,7 @@ type EventServices = Pick<Services, 'sessions' | 'tokens' | 'rateLimit' | 'confi
 
 /** The routes of the three streams, with HEAD, and OPTIONS for the one that other origins read. */
 export function eventRoutes(ports: EventPorts): RawRoute[] {
+  const findOwned = createOwnedReads();
   const streams: StreamRoute[] = [
     {
       path: '/v1/:key/events/:asset',
@@ -45,14 +48,14 @@ export function eventRoutes(ports: EventPorts): RawRoute[] {
       path: '/api/assets/:id/events',
       summary: 'Stream the events of an asset',
       spec: streamSpecs.ofAsset,
-      judge: (head, services) => judgeAsset(head, services, ports),
+      judge: (head, services) => judgeAsset(head, services, ports, findOwned),
       headers: {},
     },
     {
       path: '/api/projects/:id/activity',
       summary: 'Stream the events of a project',
       spec: streamSpecs.ofProject,
-      judge: judgeProject,
+      judge: (head, services) => judgeProject(head, services, findOwned),
       headers: {},
     },
   ];
@@ -146,11 +149,8 @@ function readStreamHead(req: HttpRequest): StreamHead {
 
 async function answerStream(head: StreamHead, context: StreamContext): Promise<void> {
   const { exchange, services, ports, judge } = context;
-  const client: Client = { isGone: false };
-  exchange.onAborted(() => {
-    client.isGone = true;
-    client.onGone?.();
-  });
+  const client = new StreamClient(exchange);
+  exchange.onAborted(leaving(client));
   const verdict = await judge(head, services).catch((cause: unknown): Verdict => {
     if (isStoreOutage(cause)) return unavailable;
     throw cause;
@@ -168,12 +168,35 @@ async function answerStream(head: StreamHead, context: StreamContext): Promise<v
     lastEventId: head.lastEventId,
     headers,
     client,
-    onEnd: () => exchange.done(200),
   });
-  if (opened === 'open') exchange.hasBegun = true;
+  if (opened === 'open') {
+    exchange.hasBegun = true;
+    exchange.forgetHead();
+  }
   if (opened === 'unavailable') refuse(unavailable, head, context, headers);
   if (opened === 'stopping') postpone(context, headers);
 }
+
+/** All that is kept of a request while its stream is open. */
+class StreamClient implements Client {
+  isGone = false;
+  onGone: (() => void) | undefined = undefined;
+  private readonly exchange: Exchange;
+
+  constructor(exchange: Exchange) {
+    this.exchange = exchange;
+  }
+
+  onEnd(): void {
+    this.exchange.done(200);
+  }
+}
+
+/** Made by itself: a closure keeps whatever the others of its function use. */
+const leaving = (client: StreamClient) => () => {
+  client.isGone = true;
+  client.onGone?.();
+};
 
 function refuse(
   { status, body, isPassing, headers: own }: Refusal,
@@ -223,19 +246,41 @@ async function judgeKey(head: StreamHead, ports: EventPorts): Promise<Verdict> {
   return { projectId: project.id, filter, grant: { kind: 'key', key } };
 }
 
-async function judgeAsset(head: StreamHead, services: EventServices, ports: EventPorts): Promise<Verdict> {
+type FindOwned = (
+  services: EventServices,
+  projectId: string,
+  userId: string,
+) => Promise<ProjectRecord | undefined>;
+
+/** Reads of a user's projects, one at a time for each: after a restart streams come back by the thousand. */
+function createOwnedReads(): FindOwned {
+  const reading = new Map<string, Promise<ProjectRecord | undefined>>();
+  return ({ store }, projectId, userId) =>
+    shared(reading, `${userId} ${projectId}`, () => store.projects.findOwned(projectId, userId));
+}
+
+async function judgeAsset(
+  head: StreamHead,
+  services: EventServices,
+  ports: EventPorts,
+  findOwned: FindOwned,
+): Promise<Verdict> {
   const [assetId] = head.params;
   return judgeOwner(head, services, async (userId) => {
     const asset = await ports.findAsset(assetId);
-    const project = asset && (await services.store.projects.findOwned(asset.projectId, userId));
+    const project = asset && (await findOwned(services, asset.projectId, userId));
     return project && { projectId: project.id, assetId };
   });
 }
 
-async function judgeProject(head: StreamHead, services: EventServices): Promise<Verdict> {
+async function judgeProject(
+  head: StreamHead,
+  services: EventServices,
+  findOwned: FindOwned,
+): Promise<Verdict> {
   const [projectId] = head.params;
   return judgeOwner(head, services, async (userId) => {
-    const project = await services.store.projects.findOwned(projectId, userId);
+    const project = await findOwned(services, projectId, userId);
     return project && { projectId: project.id };
   });
 }

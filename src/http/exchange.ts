@@ -8,7 +8,7 @@ import { STATUS_CODES } from 'node:http';
 import { apiErrorCode } from '../../schemas/errors.ts';
 import type { HttpMeter, RouteMeter } from '../metrics/http-meter.ts';
 import type { LeaveSignal } from '../sse/run-ends.ts';
-import type { Head } from './head.ts';
+import { Head } from './head.ts';
 
 /** What raw routes are handed beside the response itself. */
 export type Exchange = {
@@ -24,7 +24,7 @@ export type Exchange = {
   readonly signal: AbortSignal;
   /** The same at a tenth of its memory, for what is held by the thousand. */
   readonly leaving: LeaveSignal;
-  /** The head of the request. */
+  /** The head of the request; after `forgetHead` nothing of it but its `traceparent`. */
   readonly head: Head;
   /**
    * Whether the request's handler has not returned yet: until then uWebSockets.js corks by itself, and the client
@@ -41,6 +41,8 @@ export type Exchange = {
   refused(code: string): void;
   /** Calls back when the client goes away. To be used instead of `res.onAborted`, which knows one listener. */
   onAborted(listener: () => void): void;
+  /** Lets go of the request's head: what is open for minutes needs its memory, not what it was asked with. */
+  forgetHead(): void;
   /** The answer is complete: to be called once, right after the response was ended. Writes the log line. */
   done(status: number, fields?: LogFields): void;
 };
@@ -67,7 +69,7 @@ export type ExchangeHost = {
  */
 export class OpenExchange implements Exchange, LeaveSignal {
   readonly res: HttpResponse;
-  readonly head: Head;
+  head: Head;
   readonly requestId: string;
   /** For the log. */
   readonly method: string;
@@ -79,8 +81,10 @@ export class OpenExchange implements Exchange, LeaveSignal {
   hasBegun = false;
   rateLimit: string | undefined = undefined;
   private readonly host: ExchangeHost;
-  private listeners: Set<() => void> | undefined;
-  private control: AbortController | undefined;
+  /** The first one by itself: most requests have no other, and a set is larger than all the rest. */
+  private listener: (() => void) | undefined = undefined;
+  private listeners: Set<() => void> | undefined = undefined;
+  private control: AbortController | undefined = undefined;
 
   constructor(
     res: HttpResponse,
@@ -143,12 +147,26 @@ export class OpenExchange implements Exchange, LeaveSignal {
   }
 
   removeEventListener(_type: 'abort', listener: () => void): void {
-    this.listeners?.delete(listener);
+    if (this.listener === listener) this.listener = undefined;
+    else this.listeners?.delete(listener);
   }
 
   onAborted(listener: () => void): void {
+    if (this.listener === undefined) {
+      this.listener = listener;
+      return;
+    }
     this.listeners ??= new Set();
     this.listeners.add(listener);
+  }
+
+  forgetHead(): void {
+    const { traceparent } = this.head;
+    this.head = forgotten;
+    if (traceparent === '') return;
+    // Its span is told of when it ends.
+    this.head = new Head();
+    this.head.traceparent = traceparent;
   }
 
   done(status: number, fields: LogFields = noFields): void {
@@ -160,11 +178,13 @@ export class OpenExchange implements Exchange, LeaveSignal {
   private abort(): void {
     this.done(clientGone);
     this.control?.abort(new Error(goneText));
+    this.listener?.();
     for (const listener of this.listeners ?? []) listener();
   }
 }
 
 const noFields: LogFields = {};
+const forgotten = new Head();
 const goneText = 'the client went away';
 
 /**

@@ -13,7 +13,15 @@ import { type Clock, hubClock } from './clock.ts';
 import { createFlusher } from './flusher.ts';
 import { heartbeat, toRetry } from './frame.ts';
 import { createLimiter } from './limiter.ts';
-import { end, type Filter, type Grant, type Listener, type StreamResponse, send } from './listener.ts';
+import {
+  type Client,
+  end,
+  type Filter,
+  type Grant,
+  type Listener,
+  type StreamResponse,
+  send,
+} from './listener.ts';
 import { startOf } from './replay.ts';
 import { createRunEnds, type RunEndsPorts } from './run-ends.ts';
 import { type ReplayPorts, within } from './stored.ts';
@@ -43,12 +51,7 @@ export type StreamOptions = {
   /** Headers of the answer beside those of every stream. */
   headers: Record<string, string>;
   client: Client;
-  /** Told once, when the stream was ended from this side. */
-  onEnd?: () => void;
 };
-
-/** The other end: the route marks it gone when uWS says so, and calls who asked to be told. */
-export type Client = { isGone: boolean; onGone?: () => void };
 
 /** A stream as endWhere judges it. */
 export type OpenStream = { projectId: string; assetId: string | undefined; grant: Grant };
@@ -147,6 +150,9 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
     if (removeListener(listener)) topics.release(listener.group.topic);
   };
 
+  /** Made by itself: a closure keeps whatever the others of its function use, the request's headers say. */
+  const forgetting = (listener: Listener) => () => forget(listener);
+
   const between = (min: number, max: number) => min + (max - min) * random();
   const restartRetry = () => toRetry(between(sse.minRestartRetryMs, sse.maxRestartRetryMs));
 
@@ -155,7 +161,7 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
     if (listener.state === 'closed') return;
     if (last && listener.blockedAt === undefined) send(listener, last, clock.monotonic());
     end(listener);
-    listener.onEnd?.();
+    listener.client.onEnd?.();
     forget(listener);
   };
 
@@ -197,11 +203,13 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
       group: groupOf(topic, stream.filter),
       place: -1,
       grant: stream.grant,
-      onEnd: stream.onEnd,
+      client: stream.client,
       next: start.from === 'ring' ? start.next : topic.ring.end,
       afterTs: start.from === 'ring' ? start.afterTs : 0,
       state: start.from === 'ring' ? 'behind' : 'replaying',
       blockedAt: undefined,
+      onWritable: catchUp.onWritable,
+      hasBeenBlocked: false,
       onDrained: undefined,
       lastWriteAt: now,
       endAt: now + maxMs * between(sse.minLifeShare, 1),
@@ -211,15 +219,8 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
     opened += 1;
     addListener(listener);
     wheel.put(listener, Math.min(heartbeatMs, listener.endAt - now));
-    stream.client.onGone = () => forget(listener);
-    response.onWritable(() => {
-      catchUp.onWritable(listener);
-      return true;
-    });
-    response.cork(() => {
-      writeHead(response, stream.headers);
-      response.write(toRetry(between(sse.minRetryMs, sse.maxRetryMs)));
-    });
+    stream.client.onGone = forgetting(listener);
+    greet(response, stream.headers, toRetry(between(sse.minRetryMs, sse.maxRetryMs)));
     // It may have been let in by what was remembered, or while word of its end arrived.
     if (ends.fit(openStreamOf(listener))) void checks.run(() => endUnlessGranted([listener]));
     if (start.from === 'ring') catchUp.pump(listener);
@@ -264,11 +265,7 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
      * sooner when it is only this process that goes.
      */
     postpone(response: StreamResponse, headers: Record<string, string>): void {
-      response.cork(() => {
-        writeHead(response, headers);
-        response.write(stopping.signal.aborted ? restartRetry() : toRetry(sse.outageRetryMs));
-        response.end();
-      });
+      greet(response, headers, stopping.signal.aborted ? restartRetry() : toRetry(sse.outageRetryMs), true);
     },
 
     /** Waits for the next end of a run of an asset: see run-ends.ts. */
@@ -366,8 +363,18 @@ const streamHeaders = [
   ['X-Accel-Buffering', 'no'],
 ] as const;
 
-function writeHead(response: StreamResponse, headers: Record<string, string>): void {
-  response.writeStatus('200 OK');
-  for (const [name, value] of streamHeaders) response.writeHeader(name, value);
-  for (const [name, value] of Object.entries(headers)) response.writeHeader(name, value);
+/** Head and first bytes of a stream, and where wanted its end. */
+function greet(
+  response: StreamResponse,
+  headers: Record<string, string>,
+  first: Buffer,
+  isEnd = false,
+): void {
+  response.cork(() => {
+    response.writeStatus('200 OK');
+    for (const [name, value] of streamHeaders) response.writeHeader(name, value);
+    for (const name in headers) response.writeHeader(name, headers[name] ?? '');
+    response.write(first);
+    if (isEnd) response.end();
+  });
 }

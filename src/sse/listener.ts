@@ -39,14 +39,21 @@ export type Group = {
   readonly listeners: Listener[];
 };
 
+/** The other end: the route marks it gone when uWS says so, and calls who asked to be told. */
+export type Client = {
+  isGone: boolean;
+  onGone?: (() => void) | undefined;
+  /** Told once, when the stream was ended from this side. */
+  onEnd?(): void;
+};
+
 export type Listener = {
   readonly response: StreamResponse;
   readonly group: Group;
   /** Where it stands among the group's listeners. */
   place: number;
   readonly grant: Grant;
-  /** Told once, when the stream was ended from this side. */
-  readonly onEnd: (() => void) | undefined;
+  readonly client: Client;
   /** Index in the ring of the next frame to look at; that of a live one may lag behind what was flushed. */
   next: number;
   /** ts up to which everything was shown, or is not to be. */
@@ -55,6 +62,9 @@ export type Listener = {
   state: 'replaying' | 'behind' | 'live' | 'closed';
   /** Since when the connection is full, on the monotonic clock; undefined: it is not. */
   blockedAt: number | undefined;
+  /** To be called when the connection takes bytes again; uWS knows of it from the first time on that it is full. */
+  readonly onWritable: (listener: Listener) => void;
+  hasBeenBlocked: boolean;
   /** Goes on with a replay that waits for the connection. */
   onDrained: (() => void) | undefined;
   lastWriteAt: number;
@@ -88,9 +98,19 @@ export function send(listener: Listener, bytes: Uint8Array, now: number): boolea
   }
   if (listener.blockedAt === undefined) {
     listener.blockedAt = now;
+    if (!listener.hasBeenBlocked) watchDrain(listener);
     if (listener.state === 'live') fallBehind(listener);
   }
   return false;
+}
+
+/** Most connections are never full: what each would hold for the case is made when it is. */
+function watchDrain(listener: Listener): void {
+  listener.hasBeenBlocked = true;
+  listener.response.onWritable(() => {
+    listener.onWritable(listener);
+    return true;
+  });
 }
 
 /**

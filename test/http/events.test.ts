@@ -194,6 +194,19 @@ t.test('streams', async (t) => {
     t.equal((await front.call('POST', `/v1/${key}/events/${assetId}`)).status, 405);
   });
 
+  t.test('200 for a hundred clients that come back at once, by fewer reads of their project', async (t) => {
+    const [mine, other] = [await owner(), await owner()];
+    const { projects } = front.store;
+    const reads = t.capture(projects, 'findOwned', projects.findOwned);
+    const statusOf = async (cookie: string) =>
+      (await head(`/api/projects/${mine.projectId}/activity`, { cookie })).status;
+    const asked = Array.from({ length: 100 }, (_, n) => statusOf(n === 50 ? other.cookie : mine.cookie));
+    const statuses = await Promise.all(asked);
+    t.equal(statuses.filter((status) => status === 200).length, 99);
+    t.equal(statuses[50], 404, 'what is read for one user is for nobody else');
+    t.ok(reads().length < 100);
+  });
+
   t.test('an asset from queued to ready, on the three streams', async (t) => {
     const { key, assetId, cookie, projectId } = await owner();
     const ids = { asset_id: assetId, project_id: projectId };

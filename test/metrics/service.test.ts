@@ -185,6 +185,13 @@ t.test('a caller’s trace gets the request, linked to the trace of the work', a
     fetch(`${service.base}/api/user/session`, { headers: { traceparent, 'x-request-id': id } });
   await get(`00-${traceId}-${parent}-01`, 'asked-by-a-caller');
   await get('00-not-a-trace', 'asked-by-nobody');
+  const streamTraceId = 'a'.repeat(32);
+  const leaving = new AbortController();
+  await fetch(`${service.base}/api/assets/${asset.asset_id}/events`, {
+    headers: { traceparent: `00-${streamTraceId}-${parent}-01`, cookie: user.cookie },
+    signal: leaving.signal,
+  });
+  leaving.abort();
   const root = contextOf('asked-by-a-caller').traceId;
   const found = await until(
     () => collector.spans,
@@ -196,6 +203,12 @@ t.test('a caller’s trace gets the request, linked to the trace of the work', a
     found.filter((span) => span.traceId === root),
     [{ links: [{ traceId }] }],
   );
+  const ofStream = (all: typeof found) => all.filter((span) => span.traceId === streamTraceId);
+  const told = await until(
+    () => collector.spans,
+    (all) => ofStream(all).length > 0,
+  );
+  t.match(ofStream(told), [{ name: 'GET /api/assets/:id/events', parentSpanId: parent }], 'when it ends');
   t.equal(parseTraceparent(`00-${'0'.repeat(32)}-${parent}-01`), undefined);
 });
 

@@ -167,6 +167,8 @@ export function createConnection() {
       return kept;
     },
     writes: 0,
+    /** What was written, as it was handed over. */
+    chunks: [] as Uint8Array[],
     writable() {
       if (connection.isOpen) onWritable?.();
     },
@@ -203,6 +205,7 @@ export function createConnection() {
     write(chunk) {
       touch('write');
       connection.writes += 1;
+      connection.chunks.push(chunk);
       const bytes = Buffer.from(chunk).toString();
       if (connection.isFull) {
         kept += bytes;
@@ -260,7 +263,13 @@ export function setUp(options: HubOptions = {}) {
   /** Opens a stream of the owner on project `p1` unless told otherwise. */
   const open = async (stream: Partial<StreamOptions> = {}) => {
     const connection = createConnection();
-    const client = { isGone: false, onGone: undefined as (() => void) | undefined };
+    const client = {
+      isGone: false,
+      onGone: undefined as (() => void) | undefined,
+      onEnd() {
+        connection.ends += 1;
+      },
+    };
     connection.onCut = () => client.onGone?.();
     const opening = hub.open(connection.response, {
       projectId: 'p1',
@@ -269,9 +278,6 @@ export function setUp(options: HubOptions = {}) {
       lastEventId: '',
       headers: {},
       client: client as StreamOptions['client'],
-      onEnd: () => {
-        connection.ends += 1;
-      },
       ...stream,
     });
     await time.settle();
