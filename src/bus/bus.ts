@@ -645,13 +645,16 @@ function readWork(message: JsMsg, log: Log): unknown {
   }
 }
 
+/** Asked for at once: a replay reads some thousands, and waits for the server each time that it asks. */
+const maxReplayRead = 1_024;
+
 type ReplayOptions = { subject: string; sinceTs: number; signal?: AbortSignal };
 
 async function* replayFacts(
   server: Server,
   { subject, sinceTs, signal }: ReplayOptions,
 ): AsyncGenerator<unknown> {
-  const reader = await openReader(server, server.subjects.streams.facts, 256, {
+  const reader = await openReader(server, server.subjects.streams.facts, maxReplayRead, {
     deliver_policy: DeliverPolicy.StartTime,
     opt_start_time: new Date(sinceTs).toISOString(),
     filter_subjects: [subject],

@@ -3,11 +3,11 @@
  * its connection was full.
  */
 import type { Clock } from './clock.ts';
-import { type Frame, lostComment } from './frame.ts';
+import { lostComment } from './frame.ts';
 import { createLimiter } from './limiter.ts';
-import { drain, type Listener, send, wants } from './listener.ts';
+import { drain, type Listener, send } from './listener.ts';
 import { type Missed, readMissed } from './replay.ts';
-import { join } from './ring.ts';
+import { createSlices } from './slices.ts';
 import type { ReplayPorts } from './stored.ts';
 
 export type CatchUpPorts = ReplayPorts & {
@@ -19,7 +19,6 @@ export type CatchUpPorts = ReplayPorts & {
   stopping: AbortSignal;
 };
 
-const maxSliceBytes = 64 * 1024;
 const maxReplays = 128;
 const maxReplaysWaiting = 20_000;
 const maxReplayMs = 120_000;
@@ -29,6 +28,7 @@ const maxRounds = 5;
 export function createCatchUp(ports: CatchUpPorts, clock: Clock) {
   const limiter = createLimiter(maxReplays, maxReplaysWaiting);
   const reading = new Set<AbortController>();
+  const slices = createSlices(clock);
   let replayed = 0;
   ports.stopping.addEventListener('abort', () => {
     for (const control of reading) control.abort();
@@ -41,9 +41,7 @@ export function createCatchUp(ports: CatchUpPorts, clock: Clock) {
         ports.onFallenOut(listener);
         return;
       }
-      const { bytes, next, lastTs } = ring.take(listener.next, maxSliceBytes, (frame) =>
-        isDue(listener, frame),
-      );
+      const { bytes, next, lastTs } = slices.next(listener);
       listener.next = next;
       if (bytes === undefined) {
         listener.state = 'live';
@@ -67,27 +65,20 @@ export function createCatchUp(ports: CatchUpPorts, clock: Clock) {
 
   /** Answers false when the stream has closed meanwhile. */
   const sendMissed = async (listener: Listener, missed: Missed, signal: AbortSignal): Promise<boolean> => {
-    let parts: Buffer[] = [];
-    let size = 0;
     let isTold = false;
-    const sendParts = async (): Promise<boolean> => {
-      if (missed.isLossy() && !isTold) parts.unshift(lostComment);
+    const tellLoss = async (): Promise<boolean> => {
+      if (isTold || !missed.isLossy()) return !isClosed(listener);
       isTold = true;
-      const bytes = join(parts);
-      parts = [];
-      size = 0;
-      return bytes === undefined ? !isClosed(listener) : sendAndWait(listener, bytes);
+      return sendAndWait(listener, lostComment);
     };
-    for await (const frames of missed.frames) {
+    for await (const piece of missed.frames) {
       signal.throwIfAborted();
-      for (const frame of frames) {
-        if (!wants(listener.group.filter, frame)) continue;
-        parts.push(frame.bytes);
-        size += frame.bytes.length;
-        if (size >= maxSliceBytes && !(await sendParts())) return false;
+      if (!(await tellLoss())) return false;
+      for (const part of slices.partsOf(listener.group, piece)) {
+        if (!(await sendAndWait(listener, part))) return false;
       }
     }
-    return sendParts();
+    return tellLoss();
   };
 
   const replayRounds = async (
@@ -149,9 +140,6 @@ export function createCatchUp(ports: CatchUpPorts, clock: Clock) {
     },
   };
 }
-
-const isDue = ({ group, afterTs }: Listener, frame: Frame) =>
-  frame.ts > afterTs && wants(group.filter, frame);
 
 /**
  * Moves a listener past what was read; answers whether the id that it came with was ever issued. With no fact at or

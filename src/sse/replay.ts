@@ -105,11 +105,13 @@ export function readMissed(
     isLossy = isTooOld;
     const read = assetId === undefined ? stored(afterId ?? clock.now()) : ofAsset(assetId);
     for await (const frames of read) {
-      yield frames.filter(({ ts }) => {
+      const fresh = frames.filter(({ ts }) => {
         const isNew = ts > Math.max(seenTs, shownAfter);
         seenTs = Math.max(seenTs, ts);
         return isNew;
       });
+      // The same piece to all that it is new to: it is joined once.
+      yield fresh.length === frames.length ? frames : fresh;
     }
   }
 
@@ -124,9 +126,7 @@ export async function* readGap(
   signal: AbortSignal,
 ): AsyncGenerator<Frame> {
   const since = topic.lastTs === 0 ? topic.openedTs : topic.lastTs;
-  for await (const frame of readStored(ports, clock, topic, undefined, since, signal)) {
-    if (frame.ts > since) yield frame;
-  }
+  yield* readStored(ports, clock, topic, { assetId: undefined, sinceTs: since, signal });
 }
 
 function ofCurrentRun(frames: Frame[]): Frame[] {

@@ -7,6 +7,7 @@
  */
 import type { Clock } from './clock.ts';
 import { type Frame, toFrame } from './frame.ts';
+import { maxSliceBytes } from './slices.ts';
 import type { Topic } from './topic.ts';
 
 export type ReplayPorts = {
@@ -47,7 +48,7 @@ export type Page = {
 export type DocumentRead = { begin: number; frames: Promise<Frame[]> };
 
 const maxPageBytes = 512 * 1024;
-const maxPieceFrames = 128;
+const maxPieceFrames = 256;
 /** How long a page is given to newcomers: clients come back within seconds of each other. */
 const keptMs = 2_000;
 /** How much earlier than the wanted ts a read of the facts stream begins: its clock is the server's. */
@@ -93,7 +94,13 @@ export function openPage(
     drop: forget,
   };
   pages.set(name, page);
-  void fillPage(page, readStored(ports, clock, topic, assetId, sinceTs, control.signal));
+  const onSkipped = (ts: number): void => {
+    page.skippedTs = ts;
+  };
+  void fillPage(
+    page,
+    readStored(ports, clock, topic, { assetId, sinceTs, signal: control.signal, onSkipped }),
+  );
   return page;
 }
 
@@ -105,19 +112,21 @@ function isFit(page: Page, sinceTs: number): boolean {
 
 async function fillPage(page: Page, stored: AsyncIterable<Frame>): Promise<void> {
   let piece: Frame[] = [];
+  let pieceBytes = 0;
   const add = (): void => {
     page.frames.push(piece);
     piece = [];
+    pieceBytes = 0;
     wake(page);
   };
   try {
     for await (const frame of stored) {
-      if (frame.ts <= page.sinceTs) page.skippedTs = frame.ts;
       if (frame.ts <= page.lastTs) continue;
       piece.push(frame);
       page.lastTs = frame.ts;
       page.sizeBytes += frame.bytes.length;
-      if (piece.length >= maxPieceFrames) add();
+      pieceBytes += frame.bytes.length;
+      if (piece.length >= maxPieceFrames || pieceBytes >= maxSliceBytes) add();
       page.isFull = page.sizeBytes >= maxPageBytes;
       if (page.isFull) break;
     }
@@ -175,14 +184,20 @@ export function readDocument(ports: ReplayPorts, clock: Clock, topic: Topic, ass
   return read;
 }
 
-/** Stored frames from some time before a ts on, oldest first. @throws when the next stands still for 10 seconds. */
+/** `onSkipped` is told of what was read before the first frame: its ts. */
+type StoredRead = {
+  assetId: string | undefined;
+  sinceTs: number;
+  signal: AbortSignal;
+  onSkipped?: (ts: number) => void;
+};
+
+/** Stored frames above a ts, oldest first. @throws when the next stands still for 10 seconds. */
 export async function* readStored(
   ports: ReplayPorts,
   clock: Clock,
   { projectId }: Topic,
-  assetId: string | undefined,
-  sinceTs: number,
-  signal: AbortSignal,
+  { assetId, sinceTs, signal, onSkipped }: StoredRead,
 ): AsyncGenerator<Frame> {
   const facts = ports.replayFacts(projectId, assetId ?? '*', sinceTs - skewMs, signal);
   const iterator = facts[Symbol.asyncIterator]();
@@ -190,13 +205,21 @@ export async function* readStored(
     for (;;) {
       const { done, value } = await within(iterator.next(), maxReadMs, clock);
       if (done) return;
-      const frame = toFrame(value);
+      const skippedTs = tsUpTo(sinceTs, value);
+      if (skippedTs !== undefined) onSkipped?.(skippedTs);
+      const frame = skippedTs === undefined ? toFrame(value) : undefined;
       if (frame) yield frame;
     }
   } finally {
     // Not waited for: one that stands still never answers.
     void iterator.return?.()?.catch(() => undefined);
   }
+}
+
+/** The ts of a fact that is not above another. A frame costs more than to read its fact, and there may be thousands. */
+function tsUpTo(sinceTs: number, fact: unknown): number | undefined {
+  const { ts } = (fact ?? {}) as { ts?: unknown };
+  return typeof ts === 'number' && ts <= sinceTs ? ts : undefined;
 }
 
 /** Waits for a promise, at most some ms. @throws what it throws, and when the time is over. */

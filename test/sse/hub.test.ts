@@ -268,6 +268,41 @@ t.test('catching up goes in slices, each waiting for the connection', async (t) 
   t.ok(afterFirst > 0);
 });
 
+t.test('who missed the same is given it from one joining, and everybody what it asked for', async (t) => {
+  const { open, publish, time } = setUp();
+  const ids = Array.from({ length: 4 }, (_, n) => publish('stage_started', { asset_id: `a${n % 2}` }).ts);
+  const after = (id: number | undefined, more = {}) => open({ lastEventId: String(id), ...more });
+  const types = new Set(['ready'] as const);
+  const filter = { isLifecycleOnly: false, types };
+
+  const [stored, too] = await Promise.all([after(ids[0]), after(ids[0])]);
+  const ready = await after(ids[0], { filter });
+  for (const stream of [stored, too]) t.strictSame(stream.ids, ids.slice(1));
+  t.equal(stored.chunks[1], too.chunks[1], 'of what is stored');
+  t.strictSame(ready.ids, []);
+
+  await time.advance(6_000);
+  const more = Array.from({ length: 6 }, (_, n) => publish('ready', { asset_id: `a${n % 2}` }).ts);
+  await time.settle();
+  const [first, second, later] = [await after(more[0]), await after(more[0]), await after(more[2])];
+  const one = await after(more[0], { filter: { ...filter, assetId: 'a1' } });
+  t.equal(first.chunks[1], second.chunks[1], 'of what is in memory');
+  t.strictSame(first.ids, more.slice(1));
+  t.strictSame(second.ids, more.slice(1));
+  t.strictSame(later.ids, more.slice(3));
+  t.strictSame(one.ids, [more[1], more[3], more[5]]);
+
+  const live = publish('ready', { asset_id: 'a1' }).ts;
+  await time.settle();
+  const last = await after(more[0]);
+  t.strictSame(last.ids, [...more.slice(1), live]);
+  for (const stream of [first, second, later, one, ready]) t.equal(stream.ids.at(-1), live);
+  await time.advance(2_000);
+  const anew = await after(more[0]);
+  t.strictSame(anew.ids, last.ids);
+  t.not(anew.chunks[1], first.chunks[1], 'it is not kept');
+});
+
 t.test('a connection that stays full is cut after 15 seconds, and may resume', async (t) => {
   const { open, publish, time, hub } = setUp();
   const slow = await open();
