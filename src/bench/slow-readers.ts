@@ -2,7 +2,11 @@
  * `npm run bench slow-readers`: readers that stop, and readers that trickle, beside one that does not. Prints one
  * line of JSON: memory of the process per stopped reader, how long after the last had come all of them were gone, the
  * same of trickling ones, and what both do to the 99th percentile of a small request.
+ *
+ * `--send-buffer 256` does it in a network of its own in which the kernel keeps so many KB of a connection at most
+ * (`net.ipv4.tcp_wmem`): needs root.
  */
+import { spawnSync } from 'node:child_process';
 import { Agent, request } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,7 +15,9 @@ import { quantile, report } from './cpu.ts';
 import { type ProxyProcess, withProxyProcess } from './proxy-child.ts';
 import { allowedOrigin, key } from './proxy-world.ts';
 
-const { values } = parseArgs({ options: { readers: { type: 'string', default: '5000' } } });
+const { values } = parseArgs({
+  options: { readers: { type: 'string', default: '5000' }, 'send-buffer': { type: 'string' } },
+});
 const stopped = Number(values.readers);
 const trickling = 1_000;
 const trickleMs = 1_000;
@@ -31,7 +37,25 @@ const agent = new Agent({ keepAlive: true });
 /** Descriptors that come and go by themselves. */
 const spare = 2;
 
-await withProxyProcess({ small, large, huge }, async (server) => {
+if (values['send-buffer'] === undefined) await measure();
+else measureBounded(Number(values['send-buffer']));
+
+/** Runs this program anew where the kernel's send buffers are bounded. @throws when that is not allowed. */
+function measureBounded(kilobytes: number): void {
+  const prepare = 'ip link set lo up && echo "4096 16384 $0" > /proc/sys/net/ipv4/tcp_wmem && exec "$@"';
+  const own = [process.execPath, process.argv[1] ?? '', 'slow-readers', '--readers', values.readers];
+  const { status } = spawnSync('unshare', ['-n', 'sh', '-c', prepare, String(kilobytes * 1024), ...own], {
+    stdio: 'inherit',
+  });
+  if (status !== 0)
+    throw new Error('a network of its own needs root, and unshare and ip of util-linux and iproute2');
+}
+
+async function measure(): Promise<void> {
+  await withProxyProcess({ small, large, huge }, compareReaders);
+}
+
+async function compareReaders(server: ProxyProcess): Promise<void> {
   await probe(server.port);
   const calm = await probe(server.port);
   const stops = await measureStopped(server);
@@ -44,7 +68,7 @@ await withProxyProcess({ small, large, huge }, async (server) => {
     stopped: stops,
     trickling: trickles,
   });
-});
+}
 
 async function measureStopped(server: ProxyProcess) {
   // What is kept from the second use on, and what the first readers of a process cost.

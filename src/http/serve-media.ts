@@ -22,6 +22,7 @@ export type MediaAnswer = {
 export type MediaServer = ReturnType<typeof createMediaServer>;
 
 export function createMediaServer(files: MediaFiles, pace: Pace) {
+  const turns = createTurns();
   /** Where the first bytes of answers came from. */
   const stats = { fromMemory: 0, fromStorage: 0 };
 
@@ -60,11 +61,14 @@ export function createMediaServer(files: MediaFiles, pace: Pace) {
       exchange.done(part.status);
       return;
     }
-    const sending = new Sending(exchange, file, start, end, part.status, files, pace);
+    const sending = new Sending(exchange, file, start, end, part.status, files, pace, turns);
     pace.watch(sending);
     exchange.onAborted(() => sending.leave());
-    exchange.res.onWritable(() => sending.goOn());
-    if (isTaken) sending.goOn();
+    exchange.res.onWritable(() => {
+      turns.wait(sending);
+      return true;
+    });
+    if (isTaken) turns.wait(sending);
   };
 
   return { serve, stats };
@@ -72,6 +76,52 @@ export function createMediaServer(files: MediaFiles, pace: Pace) {
 
 type Range = { start: number; end: number };
 type Part = Extract<Selection, { status: 200 | 206 }>;
+
+/** Some half a millisecond. */
+const maxTurnBytes = 1024 * 1024;
+
+type Turns = ReturnType<typeof createTurns>;
+
+/**
+ * Bodies that go on, one after the other, some bytes in each turn of the loop: what readers take by the gigabyte,
+ * thousands that stop reading say, would hold up everybody who asks for something small.
+ */
+function createTurns() {
+  let waiting: Sending[] = [];
+  /** Those whose round it is: who waits meanwhile is in the next one. */
+  let round: Sending[] = [];
+  let at = 0;
+  let isPlanned = false;
+
+  const plan = (): void => {
+    if (!isPlanned) setImmediate(run);
+    isPlanned = true;
+  };
+
+  const run = (): void => {
+    isPlanned = false;
+    if (at >= round.length) {
+      [round, waiting] = [waiting, []];
+      at = 0;
+    }
+    for (let left = maxTurnBytes; left > 0 && at < round.length; at += 1) left -= round[at]?.takeTurn() ?? 0;
+    if (at < round.length) {
+      plan();
+      return;
+    }
+    // What is done must not be held until somebody else waits.
+    round = [];
+    at = 0;
+    if (waiting.length > 0) plan();
+  };
+
+  return {
+    wait(sending: Sending): void {
+      waiting.push(sending);
+      plan();
+    },
+  };
+}
 
 /** A body on its way to its reader. It holds no bytes: those it sends next are looked for when they are taken. */
 class Sending {
@@ -84,6 +134,7 @@ class Sending {
   private readonly status: number;
   private readonly files: MediaFiles;
   private readonly pace: Pace;
+  private readonly turns: Turns;
   private isReading = false;
   private sentBytes = 0;
 
@@ -95,6 +146,7 @@ class Sending {
     status: number,
     files: MediaFiles,
     pace: Pace,
+    turns: Turns,
   ) {
     this.exchange = exchange;
     this.file = file;
@@ -103,18 +155,28 @@ class Sending {
     this.status = status;
     this.files = files;
     this.pace = pace;
+    this.turns = turns;
   }
 
-  /** Sends until the connection takes no more or bytes have to be read. Answers whether it takes more. */
-  goOn(): boolean {
-    const { exchange, file, files } = this;
-    while (exchange.isOpen && !this.isReading) {
-      const start = files.startOfPiece(file, this.start + exchange.res.getWriteOffset());
-      const piece = files.pieceOf(file, start);
-      if (piece instanceof Promise) this.read(piece, start);
-      else if (!this.push(piece, start)) return false;
+  /** Goes on, or is cut by its own failure, which must not be that of those behind it. */
+  takeTurn(): number {
+    try {
+      return this.goOn();
+    } catch (cause) {
+      this.cut(cause);
+      return 0;
     }
-    return true;
+  }
+
+  /** Sends the next piece, or reads it. Answers how many bytes the connection was offered. */
+  private goOn(): number {
+    const { exchange, file, files } = this;
+    if (!exchange.isOpen || this.isReading) return 0;
+    const start = files.startOfPiece(file, this.start + exchange.res.getWriteOffset());
+    const piece = files.pieceOf(file, start);
+    if (!(piece instanceof Promise)) return this.push(piece, start);
+    this.read(piece, start);
+    return 0;
   }
 
   private read(reading: Promise<Buffer | undefined>, start: number): void {
@@ -124,27 +186,30 @@ class Sending {
         this.isReading = false;
         if (!this.exchange.isOpen) return;
         if (!piece) throw new Error('the stored object has gone');
-        if (this.push(piece, start)) this.goOn();
+        this.push(piece, start);
       })
       .catch((cause: unknown) => this.cut(cause));
   }
 
-  /** Sends what is left of a piece. Answers whether the connection takes more. */
-  private push(piece: Buffer, pieceStart: number): boolean {
+  /** Sends what is left of a piece, and waits for its next turn while the connection takes more. Answers the bytes. */
+  private push(piece: Buffer, pieceStart: number): number {
     const { exchange, start, end } = this;
     const { res } = exchange;
     const at = start + res.getWriteOffset();
+    const bytes = piece.subarray(at - pieceStart, end + 1 - pieceStart);
     let isTaken = false;
     let isDone = false;
     res.cork(() => {
-      [isTaken, isDone] = res.tryEnd(piece.subarray(at - pieceStart, end + 1 - pieceStart), end - start + 1);
+      [isTaken, isDone] = res.tryEnd(bytes, end - start + 1);
     });
     this.sentBytes = isDone ? end - start + 1 : at - start;
     if (isDone) {
       this.leave();
       exchange.done(this.status);
+    } else if (isTaken) {
+      this.turns.wait(this);
     }
-    return isTaken;
+    return bytes.byteLength;
   }
 
   /** Nothing more is sent, to whomever has all of it or has gone. */
