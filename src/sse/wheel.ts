@@ -12,7 +12,7 @@ export type WheelItem = { slot: number };
 const tickMs = 100;
 const slotCount = 256;
 /** What is due together, by a common event say, must not hold up everybody else. */
-const visitsAtOnce = 256;
+const visitsAtOnce = 64;
 
 /**
  * @param visit answers in how many ms the item wants to be visited again, undefined for never. More than the
