@@ -19,6 +19,11 @@ export function cpuMsHere(): number {
   return (user + system) / 1_000;
 }
 
+/** How long this process's main thread could have run and waited for a core, in ms. */
+export function waitedMsHere(): number {
+  return Number(readFileSync('/proc/self/schedstat', 'utf8').split(' ')[1]) / 1e6;
+}
+
 /** Resident memory of a process, in MB. */
 export function rssMbOf(pid: number): number {
   const line = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));

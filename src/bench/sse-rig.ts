@@ -18,7 +18,7 @@ import { startEmbedded } from '../embedded/embedded.ts';
 import { createLog } from '../log.ts';
 import { startService } from '../service.ts';
 import { openStore, type Store } from '../store/client.ts';
-import { descriptorsOf } from './cpu.ts';
+import { descriptorsOf, waitedMsHere } from './cpu.ts';
 import type { Target } from './sse-tools.ts';
 
 const log = createLog('silent');
@@ -101,6 +101,8 @@ export async function openRig({ folder, assets, profile }: RigOptions) {
 /** What the front end's process says of itself. `stallMs`: how late its loop was, since the last time. */
 type Vitals = {
   cpuUs: number;
+  /** Time in which it could have run and had no core. */
+  waitedMs: number;
   rssKb: number;
   heapKb: number;
   stallMs: { p99: number; p999: number; max: number };
@@ -109,7 +111,12 @@ type Vitals = {
 async function startFrontEnd(file: string, settings: Record<string, string>, profile?: string) {
   await writeFile(file, JSON.stringify(settings));
   const child = fork(fileURLToPath(import.meta.url), ['front-end', file], {
-    execArgv: profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`],
+    // As `npm start` does.
+    env: { ...process.env, MALLOC_ARENA_MAX: '2', MALLOC_MMAP_THRESHOLD_: '131072' },
+    execArgv: [
+      '--min-semi-space-size=16',
+      ...(profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`]),
+    ],
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   });
   await once(child, 'message');
@@ -162,6 +169,7 @@ async function runFrontEnd(settings: Record<string, string>): Promise<void> {
     const { rss, heapUsed } = process.memoryUsage();
     const vitals: Vitals = {
       cpuUs: user + system,
+      waitedMs: waitedMsHere(),
       rssKb: rss / 1_024,
       heapKb: heapUsed / 1_024,
       stallMs: { p99: stall(99), p999: stall(99.9), max: Math.round(delay.max / 1e6 - resolutionMs) },
