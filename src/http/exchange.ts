@@ -261,7 +261,7 @@ function writeJson(
   else endText(exchange, text, options.isHead === true, close);
 }
 
-function endText(exchange: Exchange, text: string, isHead: boolean, close: boolean): void {
+function endText(exchange: Exchange, text: string | Buffer, isHead: boolean, close: boolean): void {
   if (isHead) endHead(exchange, Buffer.byteLength(text), close);
   else exchange.res.end(text, close);
 }
@@ -298,7 +298,8 @@ export class FixedAnswer {
   private readonly status: number;
   private readonly body: unknown;
   private readonly block: string;
-  private text = '';
+  /** To be made from a text each time is a tenth of what the answer costs. */
+  private bytes = Buffer.alloc(0);
   private code: string | undefined = undefined;
   private docs: string | undefined = undefined;
 
@@ -314,7 +315,7 @@ export class FixedAnswer {
     if (this.docs !== exchange.errorDocs) {
       this.docs = exchange.errorDocs;
       const { text, code } = textOf(this.status, this.body, exchange.errorDocs);
-      this.text = text;
+      this.bytes = Buffer.from(text);
       this.code = code;
     }
     if (this.code !== undefined) exchange.refused(this.code);
@@ -325,7 +326,7 @@ export class FixedAnswer {
 
   private write(exchange: Exchange): void {
     writeHead(exchange, this.status, undefined, this.block);
-    endText(exchange, this.text, exchange.head.isHead, exchange.isStopping);
+    endText(exchange, this.bytes, exchange.head.isHead, exchange.isStopping);
   }
 }
 
