@@ -21,6 +21,14 @@ export function Chart(props: {
   useEffect(() => {
     if (svg !== undefined && box.current) light(box.current, state, isPast);
   }, [svg, state, isPast]);
+  useEffect(() => {
+    const scroller = box.current?.parentElement;
+    if (!scroller) return undefined;
+    // Also when a phone is turned.
+    const observer = new ResizeObserver(() => show(scroller, scroller.querySelector('[data-lit="here"]')));
+    observer.observe(scroller);
+    return () => observer.disconnect();
+  }, [svg]);
   return (
     <section
       class="chart-box"
@@ -69,13 +77,13 @@ function light(box: HTMLElement, state: string, isPast: boolean): void {
     const isHere = index === names.length - 1;
     const element = states.find((one) => one.dataset['state'] === path);
     element?.setAttribute('data-lit', isHere ? 'here' : 'within');
-    if (isHere && element) show(box.parentElement, element);
+    if (isHere) show(box.parentElement, element);
   }
 }
 
 /** Scrolls the drawing, and nothing else, to where something is lit. */
-function show(scroller: HTMLElement | null, element: Element): void {
-  if (!scroller) return;
+function show(scroller: HTMLElement | null, element: Element | null | undefined): void {
+  if (!scroller || !element) return;
   const outer = scroller.getBoundingClientRect();
   const inner = element.getBoundingClientRect();
   scroller.scrollTo({

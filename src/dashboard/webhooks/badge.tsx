@@ -11,7 +11,7 @@ const tones: Record<DeliveryStatus, Tone> = {
 };
 
 const statusWords: Record<DeliveryStatus, string> = {
-  pending: 'Being sent',
+  pending: 'To be sent',
   retrying: 'Failed, retrying',
   delivered: 'Delivered',
   dead: 'Dead',

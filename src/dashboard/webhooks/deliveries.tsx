@@ -70,7 +70,7 @@ export function Deliveries({ projectId }: { projectId: string }) {
 
 const statuses = [
   { value: 'all', label: 'All' },
-  { value: 'pending', label: 'Being sent' },
+  { value: 'pending', label: 'To be sent' },
   { value: 'retrying', label: 'Retrying' },
   { value: 'delivered', label: 'Delivered' },
   { value: 'dead', label: 'Dead' },
