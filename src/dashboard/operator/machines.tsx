@@ -114,13 +114,13 @@ function WaitsFor({ row: { waits_for: wait, prediction, next_wake_at: wake } }: 
 }
 
 export function InState({ row }: { row: MachineRow }) {
-  const { in_state_ms: ms, usual_ms: usual, deadline_at: deadline, expected_ms: expected } = row;
+  const { in_state_ms: ms, deadline_at: deadline, expected_ms: expected } = row;
   if (expected === null) return <When at={row.entered_at} />;
   return (
     <>
       <span class="number">{formatDuration(ms)}</span>
       <span class="note op-block">
-        {usual === null ? `within ${formatDuration(expected)}` : `usually ${formatDuration(usual)}`}
+        {expectation(row, expected)}
         {deadline && (
           <>
             , ends <When at={deadline} />
@@ -129,6 +129,12 @@ export function InState({ row }: { row: MachineRow }) {
       </span>
     </>
   );
+}
+
+/** What is late and not stuck waits for an endpoint of a customer. */
+function expectation({ in_state_ms: ms, usual_ms: usual, is_stuck: isStuck }: MachineRow, expected: number) {
+  if (ms > expected && !isStuck) return 'its endpoint fails, or is slow';
+  return usual === null ? `within ${formatDuration(expected)}` : `usually ${formatDuration(usual)}`;
 }
 
 export function LastError({ row: { last_error: error } }: { row: MachineRow }) {
