@@ -80,6 +80,8 @@ function judgeMovement(signs: Signs): Answer {
       verdict: 'trouble',
       text: `${stuck} of ${many(active, 'machine')} under way ${stuck === 1 ? 'has' : 'have'} not moved for longer than expected.`,
     };
+  if (signs.endpoints >= limits.failedEndpoints && signs.delivered === 0)
+    return { verdict: 'trouble', text: `No webhook arrives anywhere:${slowEndpoints(signs)}` };
   // What waits for a time, or for somebody else, need not move.
   const due = active - signs.waitingForRetry - waitingForEndpoints;
   if (due > 0 && now - movedTs > stillMs)

@@ -43,6 +43,12 @@ t.test('the verdict says why', async (t) => {
       /none of them due\. 1 endpoint of customers does not answer, or not in time: 7 deliveries wait there\./,
     ],
     [{ waitingForEndpoints: 1, endpoints: 1 }, 'ok', /and moving, .*1 delivery waits there\. 20 of 21/],
+    [
+      { waitingForEndpoints: 9, endpoints: 3, delivered: 0 },
+      'trouble',
+      /No webhook arrives anywhere: 3 endpoints/,
+    ],
+    [{ waitingForEndpoints: 9, endpoints: 2, delivered: 0 }, 'ok', /2 endpoints of customers do not/],
     [{ stuck: 2, waitingForEndpoints: 9, endpoints: 2 }, 'trouble', /^2 of 12 machines/],
     [{ workers: 0 }, 'trouble', /No worker is heard/],
     [{ ready: 2, failed: 8 }, 'trouble', /8 of 10 runs have failed.*most with i2v_failed/],
