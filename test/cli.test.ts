@@ -5,7 +5,7 @@ import t from 'tap';
 import { createSecretBox, newKey, parseKeys } from '../src/auth/secret-box.ts';
 import { run } from '../src/cli.ts';
 import { openStore } from '../src/store/client.ts';
-import { testServers, uniqueName } from './fixtures/servers.ts';
+import { readsTypes, testServers, uniqueName } from './fixtures/servers.ts';
 
 const { mongodbUrl } = await testServers();
 const database = uniqueName('cli');
@@ -237,7 +237,7 @@ t.test(
 const script = fileURLToPath(new URL('../src/cli.ts', import.meta.url));
 
 function start(args: string[], environment: Record<string, string>) {
-  const child = spawn(process.execPath, [...process.execArgv, script, ...args], {
+  const child = spawn(process.execPath, [...readsTypes, script, ...args], {
     env: { ...process.env, ...environment },
   });
   let out = '';

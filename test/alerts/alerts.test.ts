@@ -13,7 +13,7 @@ import t, { type Test } from 'tap';
 import { newKey } from '../../src/auth/secret-box.ts';
 import { freePort } from '../../src/demo/free-port.ts';
 import { startStandIn } from '../fixtures/model-providers.ts';
-import { testServers, uniqueName } from '../fixtures/servers.ts';
+import { readsTypes, testServers, uniqueName } from '../fixtures/servers.ts';
 import { startTestService } from '../fixtures/service.ts';
 
 const hasPrometheus = spawnSync('prometheus', ['--version']).status === 0;
@@ -180,7 +180,7 @@ async function startRelay(to: number) {
 /** A worker as a process of its own. */
 async function startWorker(t: Test, settings: Record<string, string> & { METRICS_PORT: string }) {
   const { PATH = '' } = process.env;
-  const child = spawn(process.execPath, ['--import=./test/fixtures/types.mjs', 'src/main.ts'], {
+  const child = spawn(process.execPath, [...readsTypes, 'src/main.ts'], {
     env: { PATH, ...settings },
     stdio: ['ignore', 'pipe', 'inherit'],
   });

@@ -9,6 +9,7 @@ import t from 'tap';
 import { createClient, proxyUrl, ServiceError, signUrl } from '../../src/client/client.ts';
 import { freePort } from '../../src/demo/free-port.ts';
 import { launchChromium, skip } from '../fixtures/chromium.ts';
+import { readsTypes } from '../fixtures/servers.ts';
 import { serveSources, startTestService } from '../fixtures/service.ts';
 
 const service = await startTestService(t);
@@ -84,20 +85,16 @@ t.teardown(() => rmSync(home, { recursive: true, force: true }));
 /** Runs the command line as a user whose settings are in `home`. */
 async function cli(...args: string[]) {
   const { SERVICE_TOKEN: _token, SERVICE_URL: _url, ...env } = process.env;
-  const child = spawn(
-    process.execPath,
-    ['--import', resolve('test/fixtures/types.mjs'), 'src/client/cli.ts', ...args],
-    {
-      env: {
-        ...env,
-        NODE_OPTIONS: '',
-        XDG_CONFIG_HOME: home,
-        SERVICE_EMAIL: user.email,
-        SERVICE_PASSWORD: 'correct horse battery',
-      },
-      stdio: ['ignore', 'pipe', 'pipe'],
+  const child = spawn(process.execPath, [...readsTypes, 'src/client/cli.ts', ...args], {
+    env: {
+      ...env,
+      NODE_OPTIONS: '',
+      XDG_CONFIG_HOME: home,
+      SERVICE_EMAIL: user.email,
+      SERVICE_PASSWORD: 'correct horse battery',
     },
-  );
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   let [out, err] = ['', ''];
   child.stdout.on('data', (data: Buffer) => {
     out += data.toString();
@@ -183,7 +180,7 @@ t.test(
     const file = join(folder, 'shop.mjs');
     writeFileSync(file, script.replace('animated-asset-service/client', resolve('src/client/client.ts')));
     const port = await freePort();
-    const shop = spawn(process.execPath, ['--import', resolve('test/fixtures/types.mjs'), file], {
+    const shop = spawn(process.execPath, [...readsTypes, file], {
       env: {
         ...process.env,
         PORT: String(port),

@@ -14,6 +14,7 @@ import { signUrl } from '../../src/auth/signed-url.ts';
 import { commands } from '../../src/client/commands.ts';
 import { signWebhook } from '../../src/client/webhooks.ts';
 import { readGuides } from '../../src/docs/guides.ts';
+import { readsTypes } from '../fixtures/servers.ts';
 import { startTestService } from '../fixtures/service.ts';
 
 const base = 'http://localhost:8080';
@@ -34,7 +35,7 @@ async function runModule(t: Test, code: string, env: Record<string, string> = {}
   const file = join(t.testdir({}), 'example.mjs');
   const client = resolve('src/client/client.ts');
   writeFileSync(file, code.replaceAll("'animated-asset-service/client'", `'${client}'`));
-  const args = ['--import', resolve('test/fixtures/types.mjs'), file];
+  const args = [...readsTypes, file];
   // What it runs is not what is measured here.
   return (await run(process.execPath, args, { env: { ...process.env, NODE_OPTIONS: '', ...env } })).stdout;
 }
@@ -133,12 +134,7 @@ const rows: Record<string, (t: Test, code: string) => Promise<void>> = {
     }
   },
   async admin(t, code) {
-    const { stdout } = await run(process.execPath, [
-      '--import',
-      resolve('test/fixtures/types.mjs'),
-      'src/cli.ts',
-      'help',
-    ]);
+    const { stdout } = await run(process.execPath, [...readsTypes, 'src/cli.ts', 'help']);
     for (const line of code.trim().split('\n')) {
       const [, name = ''] = /^npm run (admin -- \w+ \w+(?: end)?)/.exec(line) ?? [];
       t.ok(name !== '' && stdout.includes(name), line);

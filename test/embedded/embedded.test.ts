@@ -21,6 +21,7 @@ import { type Embedded, type EmbeddedOptions, startEmbedded } from '../../src/em
 import { findBinary } from '../../src/embedded/find.ts';
 import { keptMongodbUrl } from '../../src/embedded/mongod.ts';
 import { nameProcess } from '../../src/embedded/processes.ts';
+import { readsTypes } from '../fixtures/servers.ts';
 
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
@@ -134,7 +135,7 @@ t.test('after a crash of the parent', async (t) => {
 
   /** Starts servers from a process of their own and kills that with SIGKILL. */
   async function crash(dataDir: string, env: NodeJS.ProcessEnv) {
-    const parent = spawn(process.execPath, [...process.execArgv, parentScript, dataDir], {
+    const parent = spawn(process.execPath, [...readsTypes, parentScript, dataDir], {
       stdio: ['ignore', 'pipe', 'inherit'],
       env,
     });

@@ -7,6 +7,7 @@ import t, { type Test } from 'tap';
 import { signWebhook, verifyWebhook, WebhookVerificationError } from '../../src/client/webhooks.ts';
 import { freePort } from '../../src/demo/free-port.ts';
 import { startReceiver } from '../fixtures/receiver.ts';
+import { readsTypes } from '../fixtures/servers.ts';
 import { serveSources, startTestService } from '../fixtures/service.ts';
 
 const secret = `whsec_${Buffer.from('a secret of thirty-two bytes ok!').toString('base64')}`;
@@ -66,7 +67,7 @@ t.test('anything else is refused', async (t) => {
 
 /** Runs a file with the loaders of this process; answers what it prints. */
 function run(t: Test, file: string, args: string[], env: Record<string, string> = {}) {
-  const child: ChildProcess = spawn(process.execPath, [...process.execArgv, file, ...args], {
+  const child: ChildProcess = spawn(process.execPath, [...readsTypes, file, ...args], {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
