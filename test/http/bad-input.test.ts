@@ -1,5 +1,6 @@
 /**
- * Every field of every endpoint meets every bad value: nothing is answered 5xx, nothing hangs, nothing is kept.
+ * Every field of every endpoint meets bad values: nothing is answered 5xx, nothing hangs, nothing is kept. The first
+ * field of an endpoint meets all of them, each other one a third; `npm run bad-input` gives all to all.
  *
  * Endpoints and fields come from the service's own OpenAPI document, so a new one is covered by being described.
  */
@@ -28,6 +29,8 @@ const { document } = service;
 const src = 'http://127.0.0.1:1025/picture.png';
 const Ajv = ajvModule.default ?? ajvModule;
 const ajv = new Ajv({ strict: false, allErrors: true, validateFormats: false });
+
+const isLong = process.env.EVERY_VALUE === '1';
 
 type Answer = { status: number; type: string; text: string };
 
@@ -201,9 +204,13 @@ async function spoilFields(t: Test, example: Example, user: TestUser): Promise<v
   const isUnreachable = unspoilt.text.includes('the address is not allowed');
   t.ok(isUnreachable || !unspoilt.text.includes('"issues"'), `valid before it is spoilt: ${unspoilt.text}`);
   const validate = ajv.compile(bodySchema as object);
-  const bodies = Object.entries(values).flatMap(([name, value]) =>
+  const bodies = Object.entries(values).flatMap(([name, value], turn) =>
     fieldsOf(bodySchema)
-      .filter((field, index) => index === 0 || (field.length === 1 ? !heavy.has(name) : brief.has(name)))
+      .filter((field, index) => {
+        if (index === 0) return true;
+        const isItsTurn = isLong || (turn + index) % 3 === 0;
+        return isItsTurn && (field.length === 1 ? !heavy.has(name) : brief.has(name));
+      })
       .map((field) => ({ name: `${field.join('.')}: ${name}`, text: withField(body, field, value) })),
   );
   bodies.push(
