@@ -78,22 +78,26 @@ export function startReconciler({
       if (lookedTs - seen.lookedTs > noteEveryMs) await streams.note({ made, lookedTs });
       return;
     }
-    // Nothing noted yet: they may have been lost since the first message.
-    await makeUpFor(seen ?? { made, lookedTs }, made);
+    // Nothing noted yet: they may have been lost since the first message, or this is the first start.
+    const found = await makeUpFor(seen ?? { made, lookedTs }, made);
+    if (seen !== undefined || found > 0) log.warn({ found }, 'streams were lost: what was under way is asked again');
     if (!stopping.signal.aborted) await streams.note({ made, lookedTs });
   };
 
-  const makeUpFor = async ({ lookedTs }: SeenStreams, made: string): Promise<void> => {
+  /** Finds what was under way in the documents. Answers how many were touched since the streams were seen last. */
+  const makeUpFor = async ({ lookedTs }: SeenStreams, made: string): Promise<number> => {
     const sinceTs = lookedTs - marginMs;
-    log.warn({ sinceTs }, 'streams were lost: what was under way is found in the documents');
+    let found = 0;
     for (const kind of kinds.values()) {
       for await (const documents of inGroups(kind.store.touchedSince(sinceTs))) {
-        if (stopping.signal.aborted) return;
+        if (stopping.signal.aborted) return found;
+        found += documents.length;
         await bus.publishAll(askAgain(kind, documents, made));
         await startDeliveries(factsSince(kind, documents, sinceTs));
       }
     }
     bus.send(lostSubject, {});
+    return found;
   };
 
   const askAgain = (kind: ActorKind, documents: readonly Touched[], made: string): Outgoing[] =>
