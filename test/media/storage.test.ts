@@ -67,7 +67,7 @@ const stores: Record<string, (t: Test) => Promise<Storage>> = {
   'an object store': async (t) => openBucket(t, (await startS3Like(t)).storageUrl),
   ...(versitygw && { versitygw: async (t) => openBucket(t, await startVersitygw(t, versitygw)) }),
 };
-if (!versitygw) t.skip('versitygw keeps the contract of storage', { skip: noVersitygw }, () => undefined);
+if (!versitygw) t.test('versitygw keeps the contract of storage', { skip: noVersitygw }, () => undefined);
 
 for (const [name, open] of Object.entries(stores)) {
   t.test(`${name} keeps the contract of storage`, async (t) => {
