@@ -164,6 +164,10 @@ t.test(
       ...(await collection.distinct('state', { state: { $ne: 'erased' } })),
       ...(await files()),
     ];
-    t.strictSame(await until(left, ({ length }) => length === 0), [], 'no run goes on, and no file is left');
+    t.strictSame(
+      await until(left, ({ length }) => length === 0, 20_000),
+      [],
+      'no run goes on, and no file is left',
+    );
   },
 );

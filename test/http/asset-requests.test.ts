@@ -145,7 +145,7 @@ async function prepareNew(project: AssetProject, asked: Partial<Asked> = {}): Pr
 /** Waits until an asset is as wanted: its owner works on its own time. */
 async function whenAsset(id: string, isWanted: (asset: AssetView) => boolean): Promise<AssetView> {
   const look = async () => (await requests.find(id)) ?? undefined;
-  return (await until(look, (asset) => asset !== undefined && isWanted(asset))) as AssetView;
+  return (await until(look, (asset) => asset !== undefined && isWanted(asset), 10_000)) as AssetView;
 }
 
 const begun = (asset: AssetView) => asset.runStartedTs > 0;

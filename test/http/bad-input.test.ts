@@ -405,7 +405,7 @@ t.test('uploads', async (t) => {
   await cutUploads(user, file(png));
 
   const kept = async () => (await service.store.uploads.unusedBefore(Date.now() + 60_000, 1_000)).length;
-  await until(async () => (await kept()) === accepted.length);
+  await until(kept, (count) => count === accepted.length, answerMs);
   const files = (await filesIn(join(dataDir, 'storage'))).filter((name) => !name.endsWith('.json'));
   t.strictSame(files.sort(), accepted.sort(), 'nothing else is kept');
   t.strictSame(await filesIn(join(dataDir, 'tmp')), []);
