@@ -80,7 +80,8 @@ export function startReconciler({
     }
     // Nothing noted yet: they may have been lost since the first message, or this is the first start.
     const found = await makeUpFor(seen ?? { made, lookedTs }, made);
-    if (seen !== undefined || found > 0) log.warn({ found }, 'streams were lost: what was under way is asked again');
+    if (seen !== undefined || found > 0)
+      log.warn({ found }, 'streams were lost: what was under way is asked again');
     if (!stopping.signal.aborted) await streams.note({ made, lookedTs });
   };
 
