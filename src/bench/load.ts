@@ -275,6 +275,9 @@ function together(tallies: readonly Tally[]): Tally {
   };
 }
 
+/** Of a process: its slope once settled, its last size, and its size at each minute: a settling curve looks different from a leak. */
+type Memory = { mbPerMinute: number | null; mb: number; each: number[] };
+
 /** How fast processes grow, in MB a minute, once they have settled: the line with the least squares. */
 function watchMemory(processes: readonly Supervised[]) {
   const samples = processes.map(({ name, pid }) => ({ name, pid, points: [] as [number, number][] }));
@@ -282,13 +285,15 @@ function watchMemory(processes: readonly Supervised[]) {
     for (const { pid, points } of samples) points.push([performance.now(), rssMbOf(pid())]);
   }, rssEveryMs);
   return {
-    stop(startedAt: number): Record<string, { mbPerMinute: number | null; mb: number }> {
+    stop(startedAt: number): Record<string, Memory> {
       clearInterval(timer);
       return Object.fromEntries(
         samples.map(({ name, points }) => {
           const settled = points.filter(([at]) => at - startedAt > settledMs);
           const slope = settled.length < 6 ? null : Number((slopeOf(settled) * 60_000).toFixed(2));
-          return [name, { mbPerMinute: slope, mb: Math.round(points.at(-1)?.[1] ?? 0) }];
+          const perMinute = points.filter((_, n) => n % (60_000 / rssEveryMs) === 0);
+          const each = perMinute.map(([, mb]) => Math.round(mb));
+          return [name, { mbPerMinute: slope, mb: Math.round(points.at(-1)?.[1] ?? 0), each }];
         }),
       );
     },
