@@ -57,10 +57,10 @@ export function createMailer(ports: MailerPorts) {
   const { outbox, deliver, now, log, sendMs = limits.sendMs } = ports;
   const stopping = new AbortController();
 
-  /** Sends one mail, or answers that none is due. */
-  const sendNext = async (): Promise<boolean> => {
-    const mail = await outbox.claim(now(), limits.leaseMs);
-    if (!mail) return false;
+  /** A mail that is due, for this process alone. */
+  const claim = () => outbox.claim(now(), limits.leaseMs);
+
+  const sendOne = async (mail: MailRecord): Promise<void> => {
     const startedAt = performance.now();
     const letter = await write(mail, ports);
     const outcome = letter ? await send(mail, letter) : noLongerNeeded;
@@ -72,7 +72,6 @@ export function createMailer(ports: MailerPorts) {
     const fields = { mail: id, kind, attempt, ms: Math.round(performance.now() - startedAt) };
     if (err === undefined) log.info(fields, `mail ${did}`);
     else log.warn({ ...fields, err }, `mail ${did}`);
-    return true;
   };
 
   const send = async ({ createdTs }: MailRecord, letter: Letter): Promise<Outcome> => {
@@ -85,14 +84,21 @@ export function createMailer(ports: MailerPorts) {
     }
   };
 
-  const sendAll = async () => {
-    while (!stopping.signal.aborted && (await sendNext()));
+  /** Sends one after the other until none is due. */
+  const sendAll = async (first: MailRecord | undefined) => {
+    for (let mail = first; mail; mail = stopping.signal.aborted ? undefined : await claim())
+      await sendOne(mail);
   };
 
   return {
     /** Sends all mails that are due. */
     async sendDue(): Promise<void> {
-      const lines = Array.from({ length: limits.maxAtOnce }, sendAll);
+      if (stopping.signal.aborted) return;
+      // Mostly none is: one look is enough to know.
+      const first = await claim();
+      if (!first) return;
+      const others = Array.from({ length: limits.maxAtOnce - 1 }, async () => sendAll(await claim()));
+      const lines = [sendAll(first), ...others];
       // One line's trouble with the store is told once all have come to their end.
       const ends = await Promise.allSettled(lines);
       for (const end of ends) if (end.status === 'rejected') throw end.reason;
