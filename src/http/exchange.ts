@@ -205,10 +205,16 @@ export function writeHead(
   // Before the first byte: a failure can then still be answered.
   if (headers) lines += toBlock(headers);
   exchange.hasBegun = true;
-  if (status !== ok) res.writeStatus(statusLines.get(status) ?? `${status} Unknown`);
-  // All of them as the value of the first: each call costs more than its bytes.
-  res.writeHeader('X-Request-Id', lines + block);
+  // One call for all of it, as the end of the status or the value of the first header: each costs more than its bytes.
+  if (status === ok) res.writeHeader('X-Request-Id', lines + block);
+  else res.writeStatus((statusLines.get(status) ?? `${status} Unknown${idLine}`) + lines + block);
 }
+
+/**
+ * The same text in one piece. One that was joined is put together each time that it is joined to another, which costs
+ * half as much as to send it.
+ */
+export const inOnePiece = (text: string): string => Buffer.from(text).toString();
 
 /** Headers as lines, each after a line break. @throws when a value has one itself. */
 export function toBlock(headers: Record<string, string>): string {
@@ -222,8 +228,10 @@ export function toBlock(headers: Record<string, string>): string {
 }
 
 const ok = 200;
+const idLine = '\r\nX-Request-Id: ';
+/** Each with the name of the header that follows. */
 const statusLines = new Map(
-  Object.entries(STATUS_CODES).map(([status, text]) => [Number(status), `${status} ${text}`]),
+  Object.entries(STATUS_CODES).map(([status, text]) => [Number(status), `${status} ${text}${idLine}`]),
 );
 
 /** What every JSON answer says about itself. */
@@ -289,7 +297,7 @@ export class HeaderSet {
   /** @throws when a value has a line break. */
   constructor(fields: Record<string, string>) {
     this.fields = fields;
-    this.block = toBlock(fields);
+    this.block = inOnePiece(toBlock(fields));
   }
 }
 
@@ -306,7 +314,7 @@ export class FixedAnswer {
   constructor(status: number, body: unknown, headers: HeaderSet) {
     this.status = status;
     this.body = body;
-    this.block = headers.block + jsonBlock;
+    this.block = inOnePiece(headers.block + jsonBlock);
   }
 
   /** Answers with it and ends the exchange. Does nothing when the client has gone. */

@@ -5,16 +5,17 @@
  * A shortcut holds what it was made of, and ends with the first of that which changes or is no longer believed.
  */
 import { LRUCache } from 'lru-cache';
+import type { HeaderSet } from './exchange.ts';
 import type { MediaFile } from './media-files.ts';
 import type { Access } from './proxy-access.ts';
 import type { Known, KnownAsset } from './proxy-lookups.ts';
 import type { ProxyUrl } from './proxy-request.ts';
-import type { MediaKind } from './serve-media.ts';
+import { headOf, type MediaKind } from './serve-media.ts';
 
 const maxShortcuts = 20_000;
-const maxChars = 8_000_000;
-/** What one costs beside its URL, counted in characters. */
-const ownChars = 200;
+const maxChars = 20_000_000;
+/** What one costs beside its URL, counted in characters: most of it the headers of its answer. */
+const ownChars = 1_000;
 /** The longest name of a page that is kept. */
 const maxPageChars = 300;
 
@@ -29,6 +30,9 @@ export class Shortcut<Project> {
   /** The page that asked last, and what came of it: a URL stands on one page, mostly. */
   private page = '';
   private access: Access | undefined = undefined;
+  /** The headers of CORS that were sent last, and all headers with them. */
+  private headers: HeaderSet | undefined = undefined;
+  private block = '';
 
   constructor(
     url: ProxyUrl,
@@ -57,6 +61,15 @@ export class Shortcut<Project> {
     if (page.length > maxPageChars) return;
     this.page = page;
     this.access = access;
+  }
+
+  /** All headers of its answer, kept for who was answered last. */
+  blockOf(headers: HeaderSet): string {
+    if (headers !== this.headers) {
+      this.headers = headers;
+      this.block = headOf({ file: this.file, kind: this.kind, headers });
+    }
+    return this.block;
   }
 }
 

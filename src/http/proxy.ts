@@ -178,7 +178,8 @@ function answerKnown<Project extends ProxyProject>(
   }
   if (access instanceof FixedAnswer) return access.send(exchange);
   const headers = access;
-  const answered = context.ports.media.serve({ exchange, file, kind, headers });
+  const block = shortcut.blockOf(headers);
+  const answered = context.ports.media.serve({ exchange, file, kind, headers, block });
   return answered?.catch((cause: unknown) => answerOutage(exchange, cause, headers));
 }
 

@@ -4,7 +4,15 @@
  */
 import { after } from './after.ts';
 import { type Selection, selectPart } from './conditional.ts';
-import { answerJson, type Exchange, endHead, type HeaderSet, toBlock, writeHead } from './exchange.ts';
+import {
+  answerJson,
+  type Exchange,
+  endHead,
+  type HeaderSet,
+  inOnePiece,
+  toBlock,
+  writeHead,
+} from './exchange.ts';
 import type { MediaFile, MediaFiles } from './media-files.ts';
 import type { Pace } from './pace.ts';
 
@@ -17,6 +25,8 @@ export type MediaAnswer = {
   kind: MediaKind;
   /** Headers of this answer alone. */
   headers: HeaderSet;
+  /** All headers but those of a range, as `headOf` makes them; put together here when absent. */
+  block?: string;
 };
 
 export type MediaServer = ReturnType<typeof createMediaServer>;
@@ -55,7 +65,8 @@ export function createMediaServer(files: MediaFiles, pace: Pace) {
     const { exchange, file } = answer;
     writeMediaHead(answer, part);
     const total = end - start + 1;
-    const [isTaken, isDone] = exchange.res.tryEnd(piece.subarray(start - at, end + 1 - at), total);
+    const bytes = total === piece.byteLength ? piece : piece.subarray(start - at, end + 1 - at);
+    const [isTaken, isDone] = exchange.res.tryEnd(bytes, total);
     if (isDone) {
       exchange.meter.mediaBytes += total;
       exchange.done(part.status);
@@ -230,18 +241,18 @@ class Sending {
 }
 
 function writeMediaHead(answer: MediaAnswer, part: Part): void {
-  const { exchange, headers, file } = answer;
-  const block = headers.block + blockOf(answer);
+  const { exchange, file } = answer;
+  const block = answer.block ?? joinHead(answer);
   const range = part.status === 206 ? `\r\nContent-Range: bytes ${part.start}-${part.end}/${file.total}` : '';
-  writeHead(exchange, part.status, undefined, block + range);
+  writeHead(exchange, part.status, undefined, range === '' ? block : block + range);
 }
 
 /** 304, or a HEAD: its range does not count. */
 function answerWithoutBody(answer: MediaAnswer, selected: Selection['status']): void {
-  const { exchange, headers, file } = answer;
+  const { exchange, file } = answer;
   const status = selected === 304 ? 304 : 200;
   const write = (): void => {
-    writeHead(exchange, status, undefined, headers.block + blockOf(answer));
+    writeHead(exchange, status, undefined, answer.block ?? joinHead(answer));
     if (status === 304) exchange.res.endWithoutBody();
     else endHead(exchange, file.total, false);
   };
@@ -266,8 +277,15 @@ function answerGone({ exchange, headers, kind }: MediaAnswer): void {
   answerJson(exchange, answer);
 }
 
+type HeadParts = Pick<MediaAnswer, 'file' | 'kind' | 'headers'>;
+
+/** All headers of a whole file, in one piece: for who keeps them. */
+export const headOf = (parts: HeadParts): string => inOnePiece(joinHead(parts));
+
+const joinHead = (parts: HeadParts): string => parts.headers.block + blockOf(parts);
+
 /** All headers that depend on file and kind alone. */
-function blockOf({ file, kind }: MediaAnswer): string {
+function blockOf({ file, kind }: HeadParts): string {
   const known = file.headers.get(kind.name);
   if (known !== undefined) return known;
   const block = toBlock({
