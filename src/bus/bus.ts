@@ -208,17 +208,23 @@ export async function openBus({
     /** The streams and their readers, for operators. */
     describeStreams: () => describeStreams(server),
 
-    /** Facts as they are published, in this process's own time; see `replayFacts` for older ones. */
+    /**
+     * Facts as they are published, in this process's own time; see `replayFacts` for older ones. `text` is the fact as
+     * it came, for who would write it again.
+     */
     onFacts(
       project: string,
       id: string,
       event: string,
-      onFact: (fact: unknown, seq: string) => void,
+      onFact: (fact: unknown, subject: string, text?: string) => void,
     ): Subscription {
       const subscription = connection.subscribe(subjects.factsOf(project, id, event), {
         callback: (error, message) => {
           if (error) log.error({ err: error }, 'fact subscription failed');
-          else onFact(JSON.parse(decoder.decode(message.data)), message.subject);
+          else {
+            const text = textOf(message.data);
+            onFact(JSON.parse(text), message.subject, text);
+          }
         },
       });
       return { stop: () => subscription.unsubscribe() };
@@ -337,6 +343,11 @@ function connectOnce(servers: string): Promise<NatsConnection> {
     // Two stack traces for every publish, of which nobody reads one, cost as much as the rest of it.
     noAsyncTraces: true,
   });
+}
+
+/** What comes often is short, and a decoder takes longer to be called than to decode it. */
+function textOf({ buffer, byteOffset, byteLength }: Uint8Array): string {
+  return Buffer.from(buffer, byteOffset, byteLength).toString();
 }
 
 function connectedNow(connection: NatsConnection): boolean {

@@ -11,7 +11,8 @@ export function createHubPorts(
   rest: Pick<HubPorts, 'assetFacts' | 'isGranted' | 'log'>,
 ): HubPorts {
   return {
-    onFacts: (projectId, onFact) => bus.onFacts(projectId, '*', '*', onFact),
+    onFacts: (projectId, onFact) =>
+      bus.onFacts(projectId, '*', '*', (fact, _subject, text) => onFact(fact, text)),
     onFactsNamed: (event, onFact) => bus.onFacts('*', '*', event, onFact),
     flush: () => bus.flush(),
     isConnected: () => bus.connected(),

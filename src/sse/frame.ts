@@ -19,16 +19,21 @@ export type Frame = {
 /**
  * A fact as its frame; undefined for what is no event of the catalogue. Fields that clients do not see
  * (`options`) are left out: the data are exactly the fields of AssetEvent.
+ *
+ * @param text the fact as JSON, where it came as such: it is not written again when it is shown whole.
  */
-export function toFrame(fact: unknown): Frame | undefined {
-  const shown = isShownWhole(fact) ? fact : AssetEvent.safeParse(fact).data;
+export function toFrame(fact: unknown, text?: string): Frame | undefined {
+  const isWhole = isShownWhole(fact);
+  const shown = isWhole ? fact : AssetEvent.safeParse(fact).data;
   if (!shown) return undefined;
   const { ts, asset_id: assetId, run, event } = shown;
-  // JSON text has no line breaks of its own, so one data line is enough.
-  const bytes = Buffer.from(`id: ${ts}\nevent: ${event}\ndata: ${JSON.stringify(shown)}\n\n`);
+  // JSON as it is written here has no line breaks, so one data line is enough.
+  const data = isWhole && text !== undefined && !lineBreak.test(text) ? text : JSON.stringify(shown);
+  const bytes = Buffer.from(`id: ${ts}\nevent: ${event}\ndata: ${data}\n\n`);
   return { ts, assetId, run, event, isLifecycle: events[event].kind === 'lifecycle', bytes };
 }
 
+const lineBreak = /[\r\n]/;
 const names = new Set(Object.keys(AssetEvent.shape));
 const integers = ['ts', 'run', 'attempt'];
 const texts = ['asset_id', 'project_id', 'request_id'];

@@ -61,7 +61,8 @@ type Batch = {
 };
 
 export type TopicPorts = {
-  onFacts(projectId: string, onFact: (fact: unknown) => void): { stop(): void };
+  /** `text` is the fact as JSON, where it came as such. */
+  onFacts(projectId: string, onFact: (fact: unknown, text?: string) => void): { stop(): void };
   /** Waits until the server has seen everything sent so far. */
   flush(): Promise<void>;
   tally: Tally;
@@ -78,8 +79,8 @@ export function openTopic(
   clock: Clock,
   onNew: (topic: Topic) => void,
 ): Topic {
-  const subscription = ports.onFacts(projectId, (fact) => {
-    const frame = toFrame(fact);
+  const subscription = ports.onFacts(projectId, (fact, text) => {
+    const frame = toFrame(fact, text);
     if (frame) takeFrame(topic, frame, clock, onNew);
   });
   const topic: Topic = {

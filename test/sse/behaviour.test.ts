@@ -223,11 +223,22 @@ t.test(
 t.test('line breaks in data stay within one data line, and comments have no id', async (t) => {
   const { fact, open, time } = setUp();
   const text = 'one\ntwo\r\nthree\rfour\u2028five\u0000id: 7\n\nevent: ready';
-  const frame = toFrame(fact('failed', { error_msg: text }))?.bytes.toString() ?? '';
+  const whole = fact('failed', { error_msg: text });
+  const frame = toFrame(whole)?.bytes.toString() ?? '';
   const lines = frame.split('\n');
   t.equal(lines.length, 5);
   t.equal(JSON.parse(lines[2]?.slice('data: '.length) ?? '').error_msg, text);
   t.notOk(frame.includes('\r') || frame.includes('\0'));
+  const shown = (given: object, indent?: number) =>
+    toFrame(given, JSON.stringify(given, null, indent))?.bytes.toString() ?? '';
+  t.equal(shown(whole), frame, 'as it came');
+  t.equal(shown(whole, 2), frame, 'as it came, in lines');
+  const hidden = shown({ ...whole, options: { seed: 1 } }).split('\n');
+  t.strictSame(
+    JSON.parse(hidden[2]?.slice('data: '.length) ?? ''),
+    whole,
+    'without what clients are not shown',
+  );
   const stream = await open();
   await time.advance(16_000);
   t.equal(stream.text, 'retry: 3000\n\n:\n\n');
