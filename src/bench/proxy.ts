@@ -56,6 +56,9 @@ async function measure(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-proxy-'));
   const nginxPort = await freePort();
   const ours = fork(fileURLToPath(import.meta.url), ['serve', folder], {
+    // As `npm start` does.
+    env: { ...process.env, MALLOC_ARENA_MAX: '2', MALLOC_MMAP_THRESHOLD_: '131072' },
+    execArgv: ['--min-semi-space-size=16'],
     stdio: ['ignore', openSync('/dev/null', 'w'), 'inherit', 'ipc'],
   });
   const started = once(ours, 'message') as Promise<[number]>;
