@@ -282,10 +282,9 @@ export async function wantedIndexes(): Promise<Map<string, string[]>> {
   return wanted;
 }
 
+/** One after another: all at once take as long, and a connection each. */
 async function ensureIndexes(parts: object[]): Promise<void> {
-  await Promise.all(
-    parts.map((part) =>
-      'ensureIndexes' in part ? (part.ensureIndexes as () => Promise<void>)() : undefined,
-    ),
-  );
+  for (const part of parts) {
+    if ('ensureIndexes' in part) await (part.ensureIndexes as () => Promise<void>)();
+  }
 }
