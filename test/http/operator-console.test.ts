@@ -1,4 +1,5 @@
 /** The operator console over a running service: a stuck machine is found and retried, one by one and in bulk. */
+import type { ServerResponse } from 'node:http';
 import sharp from 'sharp';
 import t from 'tap';
 import type { AuditEntry } from '../../schemas/operator.ts';
@@ -26,12 +27,14 @@ const image = await sharp({ create: { width: 96, height: 64, channels: 3, backgr
 /** Sources that fail until they are mended, or that hang until they are let go. */
 const broken = new Set<string>();
 const hanging = new Set<string>();
+const held: ServerResponse[] = [];
 const sources = await serveSources(t, (asked, answer) => {
   const url = asked.url ?? '';
-  if (hanging.has(url)) return;
-  if (broken.has(url)) answer.writeHead(503).end();
-  else answer.setHeader('content-type', 'image/png').end(image);
+  if (hanging.has(url)) held.push(answer);
+  else if (broken.has(url)) answer.writeHead(503).end();
+  else sendImage(answer);
 });
+const sendImage = (answer: ServerResponse) => answer.setHeader('content-type', 'image/png').end(image);
 const service = await startTestService(t, {
   OPERATOR_EMAILS: 'boss@example.com',
   RETRY_BACKOFF: '0s,1h,1h',
@@ -109,8 +112,13 @@ t.test('200: what is stuck is found, says why, and its retry leads to ready', as
 
   const retry = waiting.actions.find(({ action }) => action === 'retry');
   t.match(retry, { is_possible: true, will: /begins now instead of at its time/ });
+  // The second attempt is under way until it has been seen.
+  for (const url of broken) hanging.add(url);
   broken.clear();
   t.match(await act(id, { action: 'retry' }), { status: 200, body: { machine: { id, attempt: 2 } } });
+  await until(() => held.length > 0);
+  hanging.clear();
+  for (const answer of held.splice(0)) sendImage(answer);
   t.equal((await ada.untilEnd(id)).status, 'ready');
   t.match(await act(id, { action: 'retry' }), {
     status: 409,
