@@ -94,6 +94,8 @@ async function startServers({ dataDir, logs, mongodBinary, natsBinary }: Plan, s
   const limits = giveUp.signal;
   const leave = () => giveUp.abort(signal?.reason);
   signal?.addEventListener('abort', leave, { once: true });
+  // Programs were looked for until here, which takes a while on a busy machine.
+  if (signal?.aborted) leave();
   const timer = setTimeout(
     () => giveUp.abort(new Error(`not ready within ${startTimeoutMs} ms`)),
     startTimeoutMs,

@@ -217,6 +217,10 @@ t.test('a start that fails says why and leaves nothing running', async (t) => {
       message: /is not ready: stopped early/,
     });
     await leavesNothing(t);
+    await t.rejects(start(t, join(dataDir, 'data'), {}, giveUp.signal), {
+      message: /is not ready: stopped early/,
+    });
+    await leavesNothing(t);
   });
 
   await t.test('when a server takes no connections', async (t) => {
