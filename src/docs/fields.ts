@@ -99,12 +99,14 @@ function rowOf(name: string, schema: JsonSchema, required: boolean, document: Op
 
 function typeOf(schema: JsonSchema, document: OpenApiDocument): string {
   const { schema: plain, isNullable } = withoutNull(resolve(schema, document), document);
-  const orNull = isNullable ? ' or null' : '';
-  if (plain.type === 'array')
+  const choice = plain.enum || plain.const !== undefined ? 'string' : 'any';
+  const types = [plain.type ?? choice].flat();
+  const orNull = isNullable || (types.length > 1 && types.includes('null')) ? ' or null' : '';
+  const named = types.filter((type) => type !== 'null' || types.length === 1);
+  if (named[0] === 'array')
     return `array of ${plain.items ? `${typeOf(plain.items, document)}s` : 'values'}${orNull}`;
   if (plain.anyOf || plain.oneOf) return `object${orNull}`;
-  const choice = plain.enum || plain.const !== undefined ? 'string' : 'any';
-  return `${plain.format === 'uri' ? 'URL' : (plain.type ?? choice)}${orNull}`;
+  return `${plain.format === 'uri' ? 'URL' : named.join(' or ')}${orNull}`;
 }
 
 function withoutNull(

@@ -24,7 +24,7 @@ export type PageContent = {
 };
 
 /** Addresses of what pages load. */
-export type Files = { style: string; icon: string; script: string; index: string };
+export type Files = { font: string; style: string; icon: string; script: string; index: string };
 
 const name = 'Animated Assets';
 
@@ -44,6 +44,7 @@ export function layOut(page: PageContent, nav: Nav, files: Files): string {
 <meta name="description" content="${description}">
 <meta name="color-scheme" content="light dark">
 ${isHidden && html`<meta name="robots" content="noindex">`}
+<link rel="preload" as="font" type="font/woff2" href="${files.font}" crossorigin>
 <link rel="stylesheet" href="${files.style}">
 <link rel="icon" type="image/svg+xml" href="${files.icon}">
 ${!isHidden && html`<link rel="alternate" type="text/markdown" href="${twinOf(path)}">`}

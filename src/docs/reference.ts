@@ -9,7 +9,7 @@ import type {
 import { curlOf, exampleOf, headerAt } from './examples.ts';
 import { bodyTable, parameterTable } from './fields.ts';
 import { type Html, html } from './html.ts';
-import { toHtml } from './markdown.ts';
+import { toHtml, toInlineHtml } from './markdown.ts';
 
 export type Listed = { method: string; path: string; operation: Operation };
 
@@ -97,7 +97,8 @@ function headerList(headers: ResponseObject['headers'], document: OpenApiDocumen
   );
   if (told.length === 0) return undefined;
   return html`<dl class="headers">${told.map(
-    ({ name, description }) => html`<div><dt><code>${name}</code></dt><dd>${description}</dd></div>`,
+    ({ name, description }) =>
+      html`<div><dt><code>${name}</code></dt><dd>${toInlineHtml(description)}</dd></div>`,
   )}</dl>`;
 }
 

@@ -17,8 +17,11 @@ import { operationMarkdown } from './reference-markdown.ts';
 import { entriesOf, entryOf, type SearchEntry } from './search-index.ts';
 
 export type SiteFile = {
-  type: 'html' | 'css' | 'svg' | 'js' | 'json' | 'md' | 'txt';
+  type: 'html' | 'css' | 'svg' | 'js' | 'json' | 'md' | 'txt' | 'woff2';
+  /** '' of what is no text. */
   text: string;
+  /** Of what is no text. */
+  bytes?: Buffer;
   /** The same in another form: the Markdown of a page, the page of a Markdown. */
   twin?: string;
 };
@@ -34,13 +37,16 @@ export function createSite(document: OpenApiDocument): Map<string, SiteFile> {
   const guides = readGuides(document.servers[0]?.url ?? '');
   const pages = [...guidePages(guides, document), ...referencePages(guides, document), ...errorPages()];
   const charts = guides.flatMap(({ text }) => chartsIn(text)).map((svg) => asset(svg, 'svg'));
+  const font = fontAsset();
   const assets = {
-    style: asset(read('style.css'), 'css'),
+    font,
+    style: asset(read('style.css').replace('instrument-sans.woff2', font.path), 'css'),
     icon: asset(read('icon.svg'), 'svg'),
     script: asset(read('search.js'), 'js'),
     index: asset(JSON.stringify(pages.flatMap(({ search }): SearchEntry[] => search)), 'json'),
   };
   const files = {
+    font: font.path,
     style: assets.style.path,
     icon: assets.icon.path,
     script: assets.script.path,
@@ -69,7 +75,13 @@ function asset(text: string, type: SiteFile['type']): { path: string; file: Site
   return { path: assetPath(text, type), file: { type, text } };
 }
 
-function assetPath(text: string, type: SiteFile['type']): string {
+/** The dashboard's own face, so that a reader does not change houses between the two. */
+function fontAsset(): { path: string; file: SiteFile } {
+  const bytes = readFileSync(new URL('instrument-sans.woff2', import.meta.url));
+  return { path: assetPath(bytes, 'woff2'), file: { type: 'woff2', text: '', bytes } };
+}
+
+function assetPath(text: string | Buffer, type: SiteFile['type']): string {
   return `/docs/assets/${createHash('sha256').update(text).digest('hex').slice(0, hashChars)}.${type}`;
 }
 
@@ -94,7 +106,7 @@ function navOf(guides: readonly Guide[], document: OpenApiDocument): Nav {
       title: name,
       parts: operationsOf(document, name).map(({ operation }) => ({
         id: anchorOf(operation),
-        title: operation.summary,
+        title: toLabel(operation.summary),
       })),
     }),
   );
@@ -114,13 +126,17 @@ function navOf(guides: readonly Guide[], document: OpenApiDocument): Nav {
   }));
 }
 
+/** The beginning of a summary, short enough for the navigation: what follows says more of the same. */
+const toLabel = (summary: string) => summary.replace(/;.*$|, (?:newest|oldest|or|and|for) .*$/, '');
+
 /** Guides that are pages of their own; the others stand on the pages of their endpoints. */
 function guidePages(guides: readonly Guide[], document: OpenApiDocument): PageContent[] {
   const topics = new Set(topicsOf(document).map(({ name }) => toSlug(name)));
   return guides
     .filter(({ name }) => !topics.has(name))
     .map((guide): PageContent => {
-      const { name, path, title, description, section, text } = guide;
+      const { name, path, title, description, section } = guide;
+      const text = `${guide.text}${listBelow(guide, guides)}`;
       const isErrors = name === 'errors';
       const markdown = `${withoutCharts(text)}${isErrors ? `\n${errorIndexMarkdown()}` : ''}`;
       return {
@@ -134,6 +150,14 @@ function guidePages(guides: readonly Guide[], document: OpenApiDocument): PageCo
         body: html`<article class="guide">${guideBody(text)}${isErrors && errorIndex()}</article>`,
       };
     });
+}
+
+/** The pages of the folder that a guide leads to: a phone has no navigation beside it. Markdown; nothing for others. */
+function listBelow({ name }: Guide, guides: readonly Guide[]): string {
+  const below = guides.filter((one) => one.name.startsWith(`${name}/`));
+  if (below.length === 0) return '';
+  const lines = below.map(({ path, title, description }) => `- [${title}](${path}): ${description}`);
+  return `\n## All of them\n\n${lines.join('\n')}\n`;
 }
 
 function guideBody(text: string): Html {

@@ -42,7 +42,7 @@ export function documentRoutes(routes: readonly AnyRoute[], baseUrl: string): Ra
     }),
     ...pageRoutes('/docs/assets/:file', site, {
       summary: 'What pages of the documentation load',
-      ...pageSpec(['text/css', 'image/svg+xml', 'text/javascript', 'application/json'], {
+      ...pageSpec(['text/css', 'image/svg+xml', 'text/javascript', 'application/json', 'font/woff2'], {
         file: { description: 'Name with a hash of the content.' },
       }),
     }),
@@ -131,7 +131,7 @@ function toDocumentPage(document: OpenApiDocument): Page {
 
 function toPages(files: ReadonlyMap<string, SiteFile>, baseUrl: string): Map<string, Page> {
   const html = {
-    ...pageHeaders(baseUrl, ["script-src 'self'", "connect-src 'self'"]),
+    ...pageHeaders(baseUrl, ["font-src 'self'", "script-src 'self'", "connect-src 'self'"]),
     'Cache-Control': briefly,
   };
   const plain = { 'Cache-Control': briefly, 'X-Content-Type-Options': 'nosniff' };
@@ -144,11 +144,12 @@ function toPages(files: ReadonlyMap<string, SiteFile>, baseUrl: string): Map<str
     js: { 'Content-Type': 'text/javascript; charset=utf-8', ...fixed },
     json: { 'Content-Type': 'application/json', ...fixed },
     svg: { 'Content-Type': 'image/svg+xml', ...fixed },
+    woff2: { 'Content-Type': 'font/woff2', ...fixed },
   };
   return new Map(
-    [...files].map(([path, { type, text, twin }]) => [
+    [...files].map(([path, { type, text, bytes, twin }]) => [
       path,
-      createPage(text, { ...headers[type], ...(twin === undefined ? {} : linkTo(twin)) }),
+      createPage(bytes ?? text, { ...headers[type], ...(twin === undefined ? {} : linkTo(twin)) }),
     ]),
   );
 }

@@ -58,8 +58,8 @@ export function pageHeaders(baseUrl: string, sources: readonly string[] = []): R
 }
 
 /** @param headers must hold Content-Type and Cache-Control. */
-export function createPage(text: string, headers: Record<string, string>): Page {
-  const body = Buffer.from(text);
+export function createPage(content: string | Buffer, headers: Record<string, string>): Page {
+  const body = typeof content === 'string' ? Buffer.from(content) : content;
   const tag = createHash('sha256').update(body).digest('base64url').slice(0, tagChars);
   return { headers: { ...headers, Vary: 'Accept-Encoding' }, tag, bodies: new Map([['identity', body]]) };
 }

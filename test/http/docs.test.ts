@@ -178,6 +178,37 @@ t.test(
   },
 );
 
+t.test(
+  '200 for the face that pages ask for before they are drawn, the one that the style names',
+  async (t) => {
+    const page = (await ask(server.port, '/docs')).body.toString();
+    const path =
+      /<link rel="preload" as="font" type="font\/woff2" href="([^"]+)" crossorigin>/.exec(page)?.[1] ?? '';
+    const face = await ask(server.port, path);
+    t.equal(face.status, 200);
+    t.match(face.headers, { 'content-type': 'font/woff2', 'cache-control': /immutable/ });
+    t.equal(face.body.subarray(0, 4).toString(), 'wOF2');
+    const style = [...site].find(([, { type }]) => type === 'css')?.[1].text ?? '';
+    t.ok(style.includes(`url("${path}")`));
+  },
+);
+
+t.test('what a field may be is told in words, and code in descriptions is code', async (t) => {
+  for (const [path, { text }] of pages) {
+    t.notMatch(text, /<td class="type">[^<]*,/, path);
+    t.notMatch(text, /<dd>[^<]*`/, path);
+  }
+  t.match(site.get('/docs/webhooks')?.text, /webhook_secret_preview[\s\S]{0,80}>string or null</);
+});
+
+t.test('a guide that leads to a folder lists the pages in it', async (t) => {
+  const runbooks = pages.filter(([path]) => path.startsWith('/docs/runbooks/'));
+  t.ok(runbooks.length > 10);
+  const text = site.get('/docs/runbooks.md')?.text ?? '';
+  for (const [path] of runbooks) t.ok(text.includes(`](${path}): `), path);
+  t.notMatch(site.get('/docs/errors.md')?.text, /## All of them/);
+});
+
 t.test('404 with a page that leads back', async (t) => {
   for (const path of ['/docs/nothing', '/docs/errors/nothing', '/docs/assets/nothing.css']) {
     const { status, headers, body } = await ask(server.port, path);
