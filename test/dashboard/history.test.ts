@@ -1,9 +1,10 @@
-/** What the dashboard makes of a run's events, held against the machine that told them. */
+/** What the dashboard works out by itself: the states of a run by its events, held against the machine; a forecast. */
 import fc from 'fast-check';
 import t from 'tap';
 import type { Mode } from '../../schemas/asset.ts';
 import { AssetEvent } from '../../schemas/events.ts';
 import { spanAt, spansOf, stateAfter } from '../../src/dashboard/assets/history.ts';
+import { forecastOf } from '../../src/dashboard/usage/forecast.ts';
 import { createWalk, options, type Walk } from '../fixtures/asset-messages.ts';
 
 const inputs = {
@@ -117,3 +118,23 @@ function goOn(walk: Walk): void {
   };
   walk.send(answers[walk.state.split('.').at(-1) ?? ''] ?? 'RESUME');
 }
+
+t.test('the forecast of a month goes on at its pace, and says nothing before a day has passed', async (t) => {
+  const dayMs = 86_400_000;
+  const startTs = Date.parse('2026-03-01T00:00:00Z');
+  const month = {
+    used: 40,
+    limit: 100,
+    cycle_started_at: '2026-03-01T00:00:00Z',
+    resets_at: '2026-03-31T00:00:00Z',
+    overage_runs: 0,
+    overage_cents: 0,
+    overage_price_cents: null,
+  };
+  t.equal(forecastOf(month, startTs + 10 * dayMs), 120);
+  t.equal(forecastOf({ ...month, used: 41 }, startTs + 30 * dayMs - 1), 41, 'at its end what was made');
+  t.equal(forecastOf(month, startTs + dayMs - 1), undefined);
+  t.equal(forecastOf(month, startTs + 30 * dayMs), undefined, 'over');
+  t.equal(forecastOf({ ...month, used: 0 }, startTs + 10 * dayMs), undefined);
+  t.equal(forecastOf({ ...month, cycle_started_at: null, resets_at: null }, startTs), undefined);
+});

@@ -186,7 +186,7 @@ function More({ isHurried }: { isHurried: boolean }) {
   const error = useStore(gallery, (context) => context.error);
   useEffect(() => {
     if (!line.current || error !== undefined) return undefined;
-    if (isHurried) void readMore();
+    if (isHurried) void readMore(true);
     const watch = new IntersectionObserver(([entry]) => entry?.isIntersecting && void readMore(), {
       rootMargin: '800px',
     });

@@ -76,13 +76,17 @@ export function openGallery(projectId: string, filter: AssetStatus | undefined):
 }
 
 const pageSize = 48;
-const maxRenewed = 100;
+const maxPage = 100;
 
-/** The next page, unless it is being read or there is none. */
-export async function readMore(): Promise<void> {
+/**
+ * The next page, unless it is being read or there is none. `isHurried`: a large one, for a search that may have to go
+ * through thousands.
+ */
+export async function readMore(isHurried = false): Promise<void> {
   const { context } = gallery.getSnapshot();
   if (context.isReading || context.cursor === null || context.cursor === undefined) return;
-  await read(context, { limit: String(pageSize), cursor: context.cursor }, (page) =>
+  const limit = isHurried ? maxPage : pageSize;
+  await read(context, { limit: String(limit), cursor: context.cursor }, (page) =>
     gallery.trigger.paged({ page }),
   );
 }
@@ -90,7 +94,7 @@ export async function readMore(): Promise<void> {
 /** From the newest again, in at most one request: what lies deeper is read again when it is scrolled to. */
 async function renew(): Promise<void> {
   const { context } = gallery.getSnapshot();
-  const limit = context.chunks.flat().length > pageSize ? maxRenewed : pageSize;
+  const limit = context.chunks.flat().length > pageSize ? maxPage : pageSize;
   await read(context, { limit: String(limit) }, (page) => gallery.trigger.renewed({ page }));
 }
 

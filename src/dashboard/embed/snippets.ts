@@ -1,6 +1,6 @@
 /**
  * Code that puts an animation into a page, made for what was chosen. Pure, so that tests execute each of them:
- * test/dashboard/snippets.test.ts.
+ * test/dashboard/journeys/embed.ts.
  */
 import type { Aspect, Mode, Motion } from '../../../schemas/asset.ts';
 

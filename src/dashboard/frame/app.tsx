@@ -11,7 +11,7 @@ import { ButtonLink } from '../ui/button.tsx';
 import { EmptyState, Problem } from '../ui/messages.tsx';
 import { Toasts } from '../ui/toast.tsx';
 import { Frame } from './frame.tsx';
-import { PageView } from './page-view.tsx';
+import { PageView, Progress } from './page-view.tsx';
 import { SignInAgain } from './sign-in-again.tsx';
 import './frame.css';
 
@@ -36,7 +36,13 @@ export function App() {
       </main>
     );
   }
-  if (user === undefined || to) return <main class="alone" aria-busy="true" />;
+  if (user === undefined || to) {
+    return (
+      <main class="alone" aria-busy="true">
+        <Progress isShown />
+      </main>
+    );
+  }
   return (
     <>
       <Shown isIn={user !== null} path={path} />
@@ -77,7 +83,7 @@ function InProject({ projectId, children }: { projectId: string | undefined; chi
   const isKnown = useStore(projects, (context) => context.projects !== undefined);
   const isThere = useStore(projects, (context) => findProject(context, projectId) !== undefined);
   if (projectId === undefined || isThere) return children;
-  return isKnown ? <NotFound /> : null;
+  return isKnown ? <NotFound /> : <Progress isShown />;
 }
 
 /** Goes on where the user was last. */

@@ -97,7 +97,7 @@ function Outdated() {
 }
 
 /** Nothing for a moment: most scripts are here before that. */
-function Progress({ isShown }: { isShown: boolean }) {
+export function Progress({ isShown }: { isShown: boolean }) {
   const [isDue, setDue] = useState(false);
   useEffect(() => {
     if (!isShown) return setDue(false);

@@ -15,6 +15,7 @@ import { PageHead, Section } from '../ui/page.tsx';
 import { Table, Wide } from '../ui/table.tsx';
 import { useRead } from '../ui/use-request.ts';
 import { Count, formatBytes, formatCount, formatDate, formatMoney, Money, Time } from '../ui/value.tsx';
+import { forecastOf } from './forecast.ts';
 import './usage.css';
 
 export function Page() {
@@ -68,7 +69,7 @@ function Shown({ usage }: { usage: UsageResponse }) {
 function Month({ usage: { generations } }: { usage: UsageResponse }) {
   const { used, limit, overage_runs, overage_cents } = generations;
   const included = used - overage_runs;
-  const forecast = forecastOf(generations);
+  const forecast = forecastOf(generations, now());
   return (
     <section class="month" aria-label="This month">
       <p class="big">
@@ -105,18 +106,6 @@ function Meter(props: { value: number; max: number; forecast?: number | undefine
     </div>
   );
 }
-
-/** What the month comes to when it goes on like this; undefined while too little of it has passed to tell. */
-function forecastOf({ used, cycle_started_at, resets_at }: UsageResponse['generations']): number | undefined {
-  if (cycle_started_at === null || resets_at === null || used === 0) return undefined;
-  const start = Date.parse(cycle_started_at);
-  const end = Date.parse(resets_at);
-  const passed = now() - start;
-  if (passed < leastPassedMs || end <= now()) return undefined;
-  return Math.round((used / passed) * (end - start));
-}
-
-const leastPassedMs = 24 * 60 * 60_000;
 
 /** In words, for this very plan and these projects. */
 function AtTheLimit({ usage }: { usage: UsageResponse }) {

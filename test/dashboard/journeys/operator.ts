@@ -5,7 +5,7 @@ import type { Test } from 'tap';
 import { operator as limits } from '../../../schemas/limits.ts';
 import { serveSources, type TestUser } from '../../fixtures/service.ts';
 import { checkBothThemes, type Dashboard, operatorEmail, takeScreenshots } from '../browser.ts';
-import { untilSo } from '../until.ts';
+import { until, untilSo } from '../until.ts';
 
 /** Comes before everything else that makes assets: what it counts, it has made. */
 export async function operate(t: Test, dashboard: Dashboard): Promise<void> {
@@ -69,6 +69,15 @@ export async function operate(t: Test, dashboard: Dashboard): Promise<void> {
     await page.getByRole('heading', { name: 'Asset', level: 1 }).waitFor();
     await page.getByText('begins now instead of at its time').first().waitFor();
     await look(t, page, 'machine');
+    await t.test('its owner sees the time to the next attempt grow less', async (t) => {
+      const path = `/dashboard/projects/${ada.projectId}/assets/${id}`;
+      const owners = await dashboard.open(t, { user: ada, path });
+      const line = owners.getByText(/^Next attempt in \d+ min \d\d s$/);
+      await line.waitFor();
+      const first = await line.textContent();
+      await until(owners, `!document.querySelector('.now').textContent.includes(${JSON.stringify(first)})`);
+      await line.waitFor();
+    });
     broken.is = false;
     await press(page, 'Retry now');
     await page.getByRole('dialog').getByText('begins now instead of at its time').waitFor();

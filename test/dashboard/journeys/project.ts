@@ -213,7 +213,7 @@ export async function keepProjects(t: Test, dashboard: Dashboard): Promise<void>
     }
   });
 
-  t.test('usage of a busy month: forecast, projects, overage in money', async (t) => {
+  t.test('usage says what overage would cost, in money and up to where, before there is any', async (t) => {
     const user = await dashboard.signUp();
     await user.call('PUT', `/api/projects/${user.projectId}/proxy-config`, {
       overage_enabled: true,
