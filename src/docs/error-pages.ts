@@ -38,7 +38,7 @@ function list(second: string | undefined, rows: [string, string, ErrorText][]): 
     second !== undefined && html`<th scope="col">${second}</th>`
   }<th scope="col">Meaning</th></tr></thead><tbody>${rows.map(
     ([code, beside, { means }]) =>
-      html`<tr><td><a href="/docs/errors/${code}"><code>${code}</code></a></td>${
+      html`<tr><td><a href="/docs/errors/${code}">${toInlineHtml(`\`${code}\``)}</a></td>${
         second !== undefined && html`<td>${beside}</td>`
       }<td>${toInlineHtml(means)}</td></tr>`,
   )}</tbody></table></div>`;
@@ -91,7 +91,7 @@ ${again}
     ],
     body: html`<article class="guide error">
 <p class="crumbs"><a href="/docs/errors">Errors</a></p>
-<h1><code>${code}</code></h1>
+<h1>${toInlineHtml(`\`${code}\``)}</h1>
 <p class="lead">${toInlineHtml(means)}</p>
 <p class="needs">${kind}.</p>
 <h2>Why it happens</h2>

@@ -21,6 +21,15 @@ markdown.renderer.rules['th_open'] = (tokens, index, options, _env, self) =>
 markdown.renderer.rules['th_close'] = (tokens, index) =>
   tokens[index - 1]?.content === '' ? '</td>' : '</th>';
 
+// Long names and paths go on in the next line where their words end.
+markdown.renderer.rules['code_inline'] = (tokens, index) => {
+  const { content = '' } = tokens[index] ?? {};
+  const code = markdown.utils.escapeHtml(content);
+  return `<code>${content.length > unbrokenChars ? code.replace(/([_/])(?=[a-z{])/gi, '$1<wbr>') : code}</code>`;
+};
+
+const unbrokenChars = 16;
+
 // What a shell or a program passes over is softer than what it runs.
 markdown.renderer.rules['fence'] = (tokens, index) => {
   const { content = '', info = '' } = tokens[index] ?? {};

@@ -33,16 +33,17 @@ export function Money({ cents }: { cents: number }) {
 }
 
 export function Count({ value }: { value: number }) {
-  return <span class="number">{counts.format(value)}</span>;
+  return <span class="number">{formatCount(value)}</span>;
 }
 
 /** Integer cents; whole sums without their noughts. */
-export const formatMoney = (cents: number) => (cents % 100 === 0 ? whole : exact).format(cents / 100);
+export const formatMoney = (cents: number) => (cents % 100 === 0 ? whole : exact)().format(cents / 100);
 
-const exact = new Intl.NumberFormat('en', { style: 'currency', currency: 'USD' });
-const whole = new Intl.NumberFormat('en', { style: 'currency', currency: 'USD', maximumFractionDigits: 0 });
-const counts = new Intl.NumberFormat('en');
-export const formatCount = (value: number) => counts.format(value);
+const dollars = { style: 'currency', currency: 'USD' } as const;
+const exact = lazily(() => new Intl.NumberFormat('en', dollars));
+const whole = lazily(() => new Intl.NumberFormat('en', { ...dollars, maximumFractionDigits: 0 }));
+const counts = lazily(() => new Intl.NumberFormat('en'));
+export const formatCount = (value: number) => counts().format(value);
 
 /** `850 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`, `3 d`. */
 export function formatDuration(ms: number): string {
@@ -78,17 +79,31 @@ const steps: [Intl.RelativeTimeFormatUnit, number][] = [
   ['minute', 60_000],
   ['second', 1_000],
 ];
-const words = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
+const words = lazily(() => new Intl.RelativeTimeFormat('en', { numeric: 'auto' }));
 
 function relative(ts: number): string {
   const away = ts - now();
   if (Math.abs(away) < 5_000) return 'now';
   const [unit, ms] = steps.find(([, ms]) => Math.abs(away) >= ms) ?? ['second', 1_000];
-  return words.format(Math.round(away / ms), unit);
+  return words().format(Math.round(away / ms), unit);
 }
 
-const local = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
-const date = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' });
-const formatLocal = (ts: number) => local.format(ts);
-export const formatDate = (ts: number) => date.format(ts);
+const local = lazily(() => new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' }));
+const date = lazily(() => new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' }));
+const formatLocal = (ts: number) => local().format(ts);
+export const formatDate = (ts: number) => date().format(ts);
 const formatUtc = (ts: number) => `${new Date(ts).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
+
+/** Makes what nearly every page needs, each in a task of its own: to be called when there is nothing else to do. */
+export function prepareFormats(): void {
+  for (const make of [counts, words, local]) setTimeout(make);
+}
+
+/** Made when it is first used: the first formatter of a page may take as long as all else of its start. */
+function lazily<Made>(make: () => Made): () => Made {
+  let made: Made | undefined;
+  return () => {
+    made ??= make();
+    return made;
+  };
+}
