@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import type { Mode } from '../../schemas/asset.ts';
 import { AssetEvent } from '../../schemas/events.ts';
-import { spanAt, spansOf, stateAfter } from '../../src/dashboard/assets/history.ts';
+import { begunBy, spanAt, spansOf, stateAfter } from '../../src/dashboard/assets/history.ts';
 import { forecastOf } from '../../src/dashboard/usage/forecast.ts';
 import { createWalk, options, type Walk } from '../fixtures/asset-messages.ts';
 
@@ -53,6 +53,10 @@ t.test('spans follow each other without a gap, and a wait ends where its attempt
   t.equal(wait?.attempt, 2);
   t.equal(spans[spans.indexOf(wait ?? spans[0] ?? fail()) - 1]?.error, 'i2v_failed', 'what failed says so');
   t.equal(spanAt(spans, wait?.fromTs ?? 0)?.state, 'pending.stage1.retrying');
+  const waitedTs = (wait?.toTs ?? 0) - 1;
+  t.equal(begunBy(spans, waitedTs).at(-1), wait, 'an attempt to come has not begun');
+  t.equal(begunBy(spans, waitedTs + 1).at(-1)?.state, 'pending.stage1.submitting');
+  t.strictSame(begunBy(spans, 0), [spans[0]]);
   t.equal(spanAt(spans, 0), spans[0], 'before it all is its beginning');
 });
 

@@ -145,6 +145,13 @@ export const stageNames: Record<string, string> = {
   storing: 'Keep it',
 };
 
+/** Those that have begun: while a run waits for its next attempt, that one is known and still to come. */
+export function begunBy(spans: readonly Span[], ts: number): readonly Span[] {
+  const begun = spans.filter(({ fromTs }) => fromTs <= ts);
+  // A clock that is a moment behind the service's has the first of them to come.
+  return begun.length > 0 ? begun : spans.slice(0, 1);
+}
+
 /** The state at a time. */
 export function spanAt(spans: readonly Span[], ts: number): Span | undefined {
   return spans.findLast((span) => span.fromTs <= ts) ?? spans[0];

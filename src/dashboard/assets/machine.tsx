@@ -8,7 +8,7 @@ import { Button } from '../ui/button.tsx';
 import { Select } from '../ui/field.tsx';
 import { Countdown, formatDuration, Time } from '../ui/value.tsx';
 import { RawEvents } from './events.tsx';
-import { type Span, spanAt, spansOf } from './history.ts';
+import { begunBy, type Span, spanAt, spansOf } from './history.ts';
 import { Bars } from './timeline.tsx';
 import './machine.css';
 
@@ -44,15 +44,27 @@ export function Machine({ asset, events }: { asset: Asset; events: readonly Asse
             onChange={(value) => choose(Number(value))}
           />
         )}
-        <NowPanel asset={asset} span={shown ?? last} isPast={shown !== undefined} isRunning={isRunning} />
-        {spans.length > 0 && (
-          <>
-            <Live isRunning={isRunning}>
-              {(ts) => <Bars spans={spans} mode={asset.mode} nowTs={ts} markTs={pastTs} />}
-            </Live>
-            <Scrubber spans={spans} pastTs={pastTs} onChange={lookBack} />
-          </>
-        )}
+        <Live isRunning={isRunning}>
+          {(ts) => {
+            const begun = begunBy(spans, ts);
+            return (
+              <>
+                <NowPanel
+                  asset={asset}
+                  span={shown ?? begun.at(-1)}
+                  isPast={shown !== undefined}
+                  isRunning={isRunning}
+                />
+                {begun.length > 0 && (
+                  <>
+                    <Bars spans={begun} mode={asset.mode} nowTs={ts} markTs={pastTs} />
+                    <Scrubber spans={begun} pastTs={pastTs} onChange={lookBack} />
+                  </>
+                )}
+              </>
+            );
+          }}
+        </Live>
       </div>
       <RawEvents events={events} run={run} />
     </div>

@@ -74,10 +74,10 @@ function Bar({ span, share, endTs }: { span: Span; share(ts: number): number; en
 }
 
 const sumOf = (spans: readonly Span[], endTs: number): number =>
-  spans.reduce((sum, { fromTs, toTs = endTs }) => sum + Math.max(0, toTs - fromTs), 0);
+  spans.reduce((sum, { fromTs, toTs = endTs }) => sum + Math.max(0, Math.min(toTs, endTs) - fromTs), 0);
 
 function wordsOf({ state, fromTs, toTs, attempt, error }: Span, endTs: number): string {
   const leaf = state.split('.').at(-1) ?? state;
-  const took = formatDuration(Math.max(0, (toTs ?? endTs) - fromTs));
+  const took = formatDuration(Math.max(0, Math.min(toTs ?? endTs, endTs) - fromTs));
   return `${leaf}, attempt ${attempt}, ${took}${error ? `, ended with ${error.replaceAll('_', ' ')}` : ''}`;
 }

@@ -2,6 +2,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Asset, AssetList } from '../../../schemas/asset.ts';
 import type { UsageResponse } from '../../../schemas/usage.ts';
+import { nameOf } from '../assets/name.ts';
+import { Poster } from '../assets/poster.tsx';
 import { listen } from '../live.ts';
 import { paths } from '../paths.ts';
 import { originsOf, useProject } from '../project.ts';
@@ -65,7 +67,7 @@ export function Page({ params: { projectId } }: { params: { projectId: string } 
           </header>
           <ul class="posters">
             {latest.assets.map((asset) => (
-              <Poster key={asset.asset_id} asset={asset} />
+              <Newest key={asset.asset_id} asset={asset} />
             ))}
           </ul>
         </section>
@@ -171,22 +173,15 @@ function ConfirmEmail({ email }: { email: string }) {
   );
 }
 
-function Poster({ asset }: { asset: Asset }) {
-  const { asset_id, project_id, poster_url, status, state, src, created_at } = asset;
+function Newest({ asset }: { asset: Asset }) {
+  const { asset_id, project_id, status, state, created_at } = asset;
   return (
     <li>
-      <a href={paths.asset(project_id, asset_id)} class="poster">
-        {poster_url ? (
-          <img src={poster_url} alt="" loading="lazy" width={asset.width ?? 16} height={asset.height ?? 10} />
-        ) : (
-          <span class="poster-blank" />
-        )}
-        <span class="row">
-          {status === 'ready' ? (
-            <span class="poster-name">{nameOf(src)}</span>
-          ) : (
-            <StateBadge state={state} status={status} />
-          )}
+      <a href={paths.asset(project_id, asset_id)} class="asset-card">
+        <Poster asset={asset} />
+        <span class="asset-words">
+          <span class="asset-name">{nameOf(asset)}</span>
+          <StateBadge state={state} status={status} />
           <span class="note">
             <Time at={created_at} />
           </span>
@@ -217,10 +212,4 @@ function Standing() {
       . <a href={paths.usage}>Usage and plan</a>
     </p>
   );
-}
-
-/** The last part of an address. */
-function nameOf(src: string): string {
-  const name = src.split(/[?#]/)[0]?.split('/').filter(Boolean).at(-1) ?? src;
-  return name.startsWith('upl_') ? 'Upload' : name;
 }
