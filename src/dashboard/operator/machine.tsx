@@ -40,8 +40,9 @@ export function MachinePage({ kind, id }: { kind: MachineKind; id: string }) {
             <Present detail={detail} />
             <Actions detail={detail} polled={polled} />
             <History detail={detail} />
-            <h2>States</h2>
-            <Chart name={kind} state={detail.machine.state} />
+            <Section title="States" isWide>
+              <Chart name={kind} state={detail.machine.state} />
+            </Section>
             <Stored detail={detail} />
           </>
         )}

@@ -201,7 +201,7 @@ function Streams() {
         {({ streams }) => (
           <>
             {streams.map(({ name, messages, bytes, first, last, replicas, consumers }) => (
-              <div key={name} class="stack">
+              <div key={name} class="stack op-stream">
                 <h3>
                   <code>{name}</code>{' '}
                   <span class="note">
