@@ -70,6 +70,8 @@ export const leaseMs = 5_000;
 const tickMs = 300;
 const renewAfterMs = 2_000;
 const sweepMs = 10_000;
+/** Of these looks at what is left behind, every so many passes over no endpoint. */
+const wholeEvery = 6;
 const maxInFlight = 1_024;
 /** Of these for endpoints that have failed some times in a row: a hundred that hang leave room for the others. */
 const maxSuspectInFlight = 512;
@@ -139,6 +141,7 @@ export function startSender(ports: SenderPorts) {
   let isPumpDue = false;
   let isReading = false;
   let sweptAt = Number.NEGATIVE_INFINITY;
+  let sweeps = 0;
 
   const onError = (err: unknown) => log.error({ err }, 'webhooks: background task failed');
 
@@ -424,12 +427,14 @@ export function startSender(ports: SenderPorts) {
     if (endpoint.inFlight === 0) endpoint.line?.cancel();
   };
 
-  const sweep = async (): Promise<void> => {
+  const sweep = async (isWhole: boolean): Promise<void> => {
     sweptAt = clock.monotonic();
     if (owned.size === 0) return;
-    for (const { project, partition } of await deliveries.projectsToSend([...owned])) {
+    for (const { project, partition, count } of await deliveries.projectsToSend([...owned])) {
       if (!owned.has(partition)) continue;
       const endpoint = endpointOf(project, partition);
+      // As many are held: nothing is left behind, unless what is held has just been dealt with.
+      if (!isWhole && count <= heldOf(endpoint)) continue;
       endpoint.hasMore = true;
       endpoint.loadedTs = 0;
       endpoint.loadedThen = 0;
@@ -454,7 +459,8 @@ export function startSender(ports: SenderPorts) {
     for (const item of held.values()) {
       if (item.phase === 'settling' && now - item.since > lostMs) release(item);
     }
-    await sweep();
+    sweeps += 1;
+    await sweep(sweeps % wholeEvery === 0);
   };
   const ticking = every(clock, tickMs, tick, onError);
 
@@ -480,7 +486,7 @@ export function startSender(ports: SenderPorts) {
     onOwned(partitions: number[]): void {
       owned = new Set(partitions);
       for (const endpoint of [...endpoints.values()]) if (!owned.has(endpoint.partition)) drop(endpoint);
-      sweep().catch(onError);
+      sweep(false).catch(onError);
     },
 
     /** The configuration of a project is outdated; with a new address, what is under way is called off. */
@@ -500,7 +506,7 @@ export function startSender(ports: SenderPorts) {
       for (const item of [...held.values()]) {
         if (item.phase === 'settling' && now - item.since > appliedMs) release(item);
       }
-      sweep().catch(onError);
+      sweep(true).catch(onError);
     },
 
     stats: (): SenderStats => ({ inFlight, queued, endpoints: endpoints.size, sent }),

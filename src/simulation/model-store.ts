@@ -174,7 +174,11 @@ export function createModelStore(
           const found = all('delivery').filter(
             ({ state, partition }) => state === 'sending' && of.includes(partition),
           );
-          const byProject = new Map(found.map(({ project, partition }) => [project, { project, partition }]));
+          const byProject = new Map<string, { project: string; partition: number; count: number }>();
+          for (const { project, partition } of found) {
+            const count = (byProject.get(project)?.count ?? 0) + 1;
+            byProject.set(project, { project, partition, count });
+          }
           return [...byProject.values()];
         }),
     }),

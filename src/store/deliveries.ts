@@ -19,6 +19,8 @@ export type DeliveryCursor = { createdTs: number; id: string };
 
 export type DeliveryStore = ReturnType<typeof createDeliveryStore>;
 
+/** Named in queries too: the planner may prefer another one, and would then read and sort all that waits. */
+const toSendIndex = 'to send';
 const durable = { writeConcern: { w: 'majority', journal: true } } as const;
 
 export function createDeliveryStore(db: Db) {
@@ -38,7 +40,7 @@ export function createDeliveryStore(db: Db) {
         { key: { 'fixed.expiresAt': 1 }, expireAfterSeconds: 0 },
         {
           key: { state: 1, partition: 1, project: 1, enteredTs: 1 },
-          name: 'to send',
+          name: toSendIndex,
           partialFilterExpression: { state: 'sending' },
         },
       ]);
@@ -118,25 +120,27 @@ export function createDeliveryStore(db: Db) {
       return actors.collection
         .find(
           { state: 'sending', partition, project, enteredTs: { $gte: sinceTs } },
-          { projection: { facts: 0, work: 0 } },
+          { projection: { facts: 0, work: 0 }, hint: toSendIndex },
         )
         .sort({ enteredTs: 1 })
         .limit(limit)
         .toArray();
     },
 
-    /** Projects that have something to send, in some partitions. */
-    async projectsToSend(partitions: number[]): Promise<{ project: string; partition: number }[]> {
+    /** Projects that have something to send, in some partitions, and how much. */
+    async projectsToSend(
+      partitions: number[],
+    ): Promise<{ project: string; partition: number; count: number }[]> {
       const found = await documents
-        .aggregate<{ _id: { project: string; partition: number } }>(
+        .aggregate<{ _id: { project: string; partition: number }; count: number }>(
           [
             { $match: { state: 'sending', partition: { $in: partitions } } },
-            { $group: { _id: { project: '$project', partition: '$partition' } } },
+            { $group: { _id: { project: '$project', partition: '$partition' }, count: { $sum: 1 } } },
           ],
-          { hint: 'to send' },
+          { hint: toSendIndex },
         )
         .toArray();
-      return found.map(({ _id }) => _id);
+      return found.map(({ _id, count }) => ({ ..._id, count }));
     },
 
     /** For the erasure of an asset. Safe to repeat. */
