@@ -54,7 +54,7 @@ export async function processBatch(
 ): Promise<BatchResult> {
   await loadDocuments(commands, memory, ports.kinds);
   raiseBounds(commands, memory);
-  const writes = new Map<string, ActorWrite & { kind: string }>();
+  const writes: Writes = new Map();
   const outbox: Entry[] = [];
   const steps: { kind: string; before: ActorDocument; next: ActorDocument }[] = [];
 
@@ -86,23 +86,25 @@ export async function processBatch(
   }
 
   await storeWrites(writes, ports.kinds);
+  tellStored(writes, ports);
   const messages = toMessages(outbox, ports.subjects);
   if (messages.length > 0) await ports.publishAll(messages);
-  tellStored(writes, ports);
+  armTimers(writes, ports);
   for (const { kind, before, next } of steps) ports.onStepped?.(kind, before, next);
   boundMap(memory.documents, maxDocuments);
   boundMap(memory.lastTs, maxProjects);
   return { steps: outbox.length, published: messages.length };
 }
 
-function tellStored(
-  writes: Map<string, ActorWrite & { kind: string }>,
-  { kinds, onTimers }: BatchPorts,
-): void {
-  for (const { kind, next } of writes.values()) {
-    if (next.timers.length > 0) onTimers(kind, next);
-    kinds.get(kind)?.onStored?.(next);
-  }
+type Writes = Map<string, ActorWrite & { kind: string }>;
+
+/** Before anything is published: what a state asks for by itself need not wait for another round trip. */
+function tellStored(writes: Writes, { kinds }: BatchPorts): void {
+  for (const { kind, next } of writes.values()) kinds.get(kind)?.onStored?.(next);
+}
+
+function armTimers(writes: Writes, { onTimers }: BatchPorts): void {
+  for (const { kind, next } of writes.values()) if (next.timers.length > 0) onTimers(kind, next);
 }
 
 type Entry = {
@@ -195,7 +197,7 @@ function noteTs(
 
 /** Steps of one document within a batch are one write. */
 function addWrite(
-  writes: Map<string, ActorWrite & { kind: string }>,
+  writes: Writes,
   key: string,
   step: {
     kind: string;
@@ -217,10 +219,7 @@ function addWrite(
   });
 }
 
-async function storeWrites(
-  writes: Map<string, ActorWrite & { kind: string }>,
-  kinds: ReadonlyMap<string, ActorKind>,
-): Promise<void> {
+async function storeWrites(writes: Writes, kinds: ReadonlyMap<string, ActorKind>): Promise<void> {
   for (const kind of kinds.values()) {
     const ofKind = [...writes.values()].filter((write) => write.kind === kind.name);
     if (ofKind.length === 0) continue;

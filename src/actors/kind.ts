@@ -35,7 +35,7 @@ export type ActorKind = {
     message: { type: string } & Record<string, unknown>,
     actor: { id: string; project: string; ts: number },
   ): ActorDocument | undefined;
-  /** Told of every document after its step is stored and published. */
+  /** Told of every document when its step is stored; its facts may not be published yet. */
   onStored?(document: ActorDocument): void;
   /** Fields that work carries beside its parameters: plan and age (unix ms) for slots, request id for logs. */
   workFields(snapshot: StoredSnapshot): { plan: string; since: number; requestId: string };
