@@ -158,11 +158,37 @@ function toOperation({
 }
 
 /** What differs: the filter says that the store has the rest, and what is not sent is not journalled, nor indexed. */
-function changesOf(before: ActorDocument, next: ActorDocument): Partial<ActorDocument> {
-  const { _id, project, facts, createdTs, fixed, ...changing } = next;
-  const changes: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(changing)) {
-    if (!isDeepStrictEqual(value, before[name as keyof ActorDocument])) changes[name] = value;
+function changesOf(before: ActorDocument, next: ActorDocument): Record<string, unknown> {
+  const { _id, project, facts, createdTs, fixed, machine, ...changing } = next;
+  return {
+    ...differences(before as unknown as Fields, changing),
+    ...machineChanges(before.machine, machine),
+  };
+}
+
+/** Of a machine's context its changed fields alone, unless one has gone. */
+function machineChanges(
+  { context: before, ...rest }: ActorDocument['machine'],
+  { context, ...changing }: ActorDocument['machine'],
+): Fields {
+  const changes = differences(rest, changing, 'machine.');
+  if (before === context) return changes;
+  if (!isFields(before) || !isFields(context) || Object.keys(before).some((name) => !(name in context))) {
+    return { ...changes, 'machine.context': context };
+  }
+  return { ...changes, ...differences(before, context, 'machine.context.') };
+}
+
+type Fields = Record<string, unknown>;
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function differences(before: Fields, next: Fields, path = ''): Fields {
+  const changes: Fields = {};
+  for (const [name, value] of Object.entries(next)) {
+    if (!isDeepStrictEqual(value, before[name])) changes[path + name] = value;
   }
   return changes;
 }
