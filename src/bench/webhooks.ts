@@ -33,7 +33,6 @@ import { cpuMsOf, median, quantile, report, rssMbOf, spread } from './cpu.ts';
 import { bareEvent, startBareDeliveries } from './webhooks-bare.ts';
 
 const endpoints = 100;
-const rounds = 5;
 const steadyPerSecond = 100;
 const steadySeconds = 20;
 const hostileDeliveries = 1_000;
@@ -43,6 +42,8 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     events: { type: 'string', default: '5000' },
+    /** Of `cost`: each measures all three. */
+    rounds: { type: 'string', default: '5' },
     kills: { type: 'string', default: '30' },
     /** Events that wait for an endpoint that is down: in `memory` and `outage`. */
     waiting: { type: 'string', default: '100000' },
@@ -335,7 +336,7 @@ async function measureCost(rig: Rig) {
   const toOne: Saturated[] = [];
   const toMany: Saturated[] = [];
   const bare: Saturated[] = [];
-  for (let round = 0; round < rounds; round += 1) {
+  for (let round = 0; round < Number(values.rounds); round += 1) {
     toOne.push(await saturate(rig, worker, one, perRound));
     bare.push(await saturate(rig, worker, many, perRound, true));
     toMany.push(await saturate(rig, worker, many, perRound));

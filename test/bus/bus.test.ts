@@ -91,6 +91,41 @@ for (const [name, create] of Object.entries(sites)) {
       await bus.flush();
     });
 
+    t.test('many are stored in order, and those of them that are stored already not again', async (t) => {
+      const site = await create(t);
+      const { bus } = site;
+      const many = Array.from({ length: 1_200 }, (_, n) => command(bus, `p${n % 7}`, 'c', { n }));
+      await bus.publishAll(many.slice(0, 5));
+      await bus.publishAll(many);
+      await bus.publishAll(many);
+      t.equal(await bus.lastCommand(), many.length);
+      const facts: unknown[] = [];
+      const events = bus.onFacts('p1', '*', '*', (fact) => facts.push(fact));
+      await bus.flush();
+      const fact = (n: number) => ({
+        subject: bus.subjects.fact('p1', 'a', 'ready'),
+        id: `f${n}`,
+        body: { n },
+      });
+      const numbers = Array.from({ length: 40 }, (_, n) => n);
+      await bus.publishAll([command(bus, 'p1', 'c'), ...numbers.map(fact), command(bus, 'p1', 'c')]);
+      t.equal(await bus.lastCommand(), many.length + 2, 'of two streams each gets its own');
+      await until(site, () => facts.length === numbers.length);
+      t.strictSame(
+        facts,
+        numbers.map((n) => ({ n })),
+      );
+      events.stop();
+      const read: unknown[] = [];
+      const reader = await bus.readCommands(all, 0, ({ message }) => read.push(message['n']) > 0);
+      await until(site, () => read.length === many.length + 2);
+      t.strictSame(
+        read.slice(0, many.length),
+        many.map((_, n) => n),
+      );
+      await reader.stop();
+    });
+
     t.test(
       'commands are read in stream order with what they carry, of the asked partitions only',
       async (t) => {

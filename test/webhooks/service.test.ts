@@ -220,6 +220,11 @@ const faults: Fault[] = [
     expect: { status: 'delivered', response_code: 200, failure: null, attempts: 1 },
   },
   {
+    name: 'stays in mid-body',
+    answer: (_, response) => void response.writeHead(200, { 'content-length': '1000' }).write('half'),
+    expect: { status: 'delivered', response_code: 200, failure: null, attempts: 1 },
+  },
+  {
     name: 'breaks off in mid-body',
     answer(_, response, socket) {
       response.writeHead(200, { 'content-length': '1000' }).write('half');
