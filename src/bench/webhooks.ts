@@ -449,13 +449,17 @@ async function measureMemory(rig: Rig) {
   const hostile = await Promise.all(
     ['endless', 'large', 'bomb', 'drip'].map((kind) => configure(rig, kind, 5, kind)),
   );
-  const hostileMb = await growth(rig, async () => {
-    rig.receiver.send('forget');
-    await publish(rig, factsFor(hostile.flat(), hostileDeliveries));
-    await untilReceived(rig, hostileDeliveries);
-    await sleep(2_000);
-  });
-  return { waitingMb, hostileMb };
+  const deliverTo = (projects: string[]) =>
+    growth(rig, async () => {
+      rig.receiver.send('forget');
+      await publish(rig, factsFor(projects, hostileDeliveries));
+      await untilReceived(rig, hostileDeliveries);
+      await sleep(2_000);
+    });
+  const hostileMb = await deliverTo(hostile.flat());
+  // What a process that has just started takes for the same number of good ones.
+  const usualMb = await deliverTo(await configure(rig, 'usual', hostile.flat().length, 'ok'));
+  return { waitingMb, hostileMb, usualMb };
 }
 
 /**
