@@ -69,9 +69,6 @@ async function openWorld(folder: string) {
     SECRETS_KEY: newKey(),
     RATE_LIMIT_FACTOR: '100000',
     LOG_LEVEL: 'info',
-    // As the image, the unit and `npm start` have it.
-    MALLOC_ARENA_MAX: '2',
-    MALLOC_MMAP_THRESHOLD_: '131072',
   };
   const front = supervise(
     'http',

@@ -18,8 +18,11 @@ export type Supervised = {
   replace(env?: Record<string, string>): Promise<number | null>;
 };
 
-/** As the image, the unit and `npm start` begin it. */
-const program = ['--min-semi-space-size=16', 'dist/src/main.js'];
+/** How the image, the unit and `npm start` begin the service: options of Node, and variables that the C library reads. */
+export const nodeOptions = ['--min-semi-space-size=16'];
+export const memoryEnv = { MALLOC_ARENA_MAX: '2', MALLOC_MMAP_THRESHOLD_: '131072' };
+
+const program = [...nodeOptions, 'dist/src/main.js'];
 const restartAfterMs = 200;
 /** Longer than the service gives itself. */
 const stopMs = 15_000;
@@ -36,7 +39,7 @@ export function supervise(name: string, env: Record<string, string>, logFile: st
 
   const start = (): void => {
     const started = spawn(process.execPath, program, {
-      env: { ...process.env, NODE_ENV: 'development', LOG_LEVEL: 'info', ...settings },
+      env: { ...process.env, ...memoryEnv, NODE_ENV: 'development', LOG_LEVEL: 'info', ...settings },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     ready = new Promise((resolve) => {

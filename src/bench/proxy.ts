@@ -21,6 +21,7 @@ import { signUrl } from '../auth/signed-url.ts';
 import { freePort } from '../demo/free-port.ts';
 import { cpuMsOf, median, report, spread } from './cpu.ts';
 import { checkInstalled, type Nginx, startNginx } from './nginx.ts';
+import { memoryEnv, nodeOptions } from './processes.ts';
 import { allowedOrigin, key, keyOf, secret, startProxyWorld } from './proxy-world.ts';
 import { askFor, connections } from './wrk.ts';
 
@@ -56,9 +57,8 @@ async function measure(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-proxy-'));
   const nginxPort = await freePort();
   const ours = fork(fileURLToPath(import.meta.url), ['serve', folder], {
-    // As `npm start` does.
-    env: { ...process.env, MALLOC_ARENA_MAX: '2', MALLOC_MMAP_THRESHOLD_: '131072' },
-    execArgv: ['--min-semi-space-size=16'],
+    env: { ...process.env, ...memoryEnv },
+    execArgv: nodeOptions,
     stdio: ['ignore', openSync('/dev/null', 'w'), 'inherit', 'ipc'],
   });
   const started = once(ours, 'message') as Promise<[number]>;

@@ -19,6 +19,7 @@ import { createLog } from '../log.ts';
 import { startService } from '../service.ts';
 import { openStore, type Store } from '../store/client.ts';
 import { descriptorsOf, waitedMsHere } from './cpu.ts';
+import { memoryEnv, nodeOptions } from './processes.ts';
 import type { Target } from './sse-tools.ts';
 
 const log = createLog('silent');
@@ -111,12 +112,8 @@ type Vitals = {
 async function startFrontEnd(file: string, settings: Record<string, string>, profile?: string) {
   await writeFile(file, JSON.stringify(settings));
   const child = fork(fileURLToPath(import.meta.url), ['front-end', file], {
-    // As `npm start` does.
-    env: { ...process.env, MALLOC_ARENA_MAX: '2', MALLOC_MMAP_THRESHOLD_: '131072' },
-    execArgv: [
-      '--min-semi-space-size=16',
-      ...(profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`]),
-    ],
+    env: { ...process.env, ...memoryEnv },
+    execArgv: [...nodeOptions, ...(profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`])],
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   });
   await once(child, 'message');

@@ -30,12 +30,15 @@ import { createOutbound } from '../outbound/outbound.ts';
 import { openStore } from '../store/client.ts';
 import { newWebhookSecret } from '../webhooks/sign.ts';
 import { cpuMsOf, median, quantile, report, rssMbOf, spread } from './cpu.ts';
+import { memoryEnv, nodeOptions } from './processes.ts';
 import { bareEvent, startBareDeliveries } from './webhooks-bare.ts';
 
 const endpoints = 100;
 const steadyPerSecond = 100;
 const steadySeconds = 20;
 const hostileDeliveries = 1_000;
+/** Before a process is looked at: it tidies up by itself. */
+const restMs = 3_000;
 const log = createLog('silent');
 
 const { values, positionals } = parseArgs({
@@ -237,7 +240,10 @@ async function configure(rig: Rig, name: string, count: number, kind: string, po
 }
 
 async function startProcess(servers: Servers): Promise<ChildProcess> {
-  const worker = fork(fileURLToPath(import.meta.url), ['worker', JSON.stringify(servers)]);
+  const worker = fork(fileURLToPath(import.meta.url), ['worker', JSON.stringify(servers)], {
+    env: { ...process.env, ...memoryEnv },
+    execArgv: nodeOptions,
+  });
   await once(worker, 'message');
   return worker;
 }
@@ -307,10 +313,14 @@ async function steady(rig: Rig, projects: string[], isCounted: (project: string)
   };
 }
 
-/** Resident memory above what the sending process has at rest, at most, while something goes on. */
-async function growth(rig: Rig, run: () => Promise<void>): Promise<number> {
+/**
+ * Resident memory above what the sending process has at rest, at most, while something goes on. It has made deliveries
+ * before: the first of them make any process grow.
+ */
+async function growth(rig: Rig, warmUp: () => Promise<void>, run: () => Promise<void>): Promise<number> {
   const worker = await startProcess(rig.servers);
-  await sleep(1_000);
+  await warmUp();
+  await sleep(restMs);
   const before = rssMbOf(worker.pid ?? 0);
   let most = before;
   const watching = setInterval(() => {
@@ -438,8 +448,16 @@ async function startReceiver(port: number): Promise<ChildProcess> {
 }
 
 async function measureMemory(rig: Rig) {
+  const deliverTo = async (projects: string[]) => {
+    rig.receiver.send('forget');
+    await publish(rig, factsFor(projects, hostileDeliveries));
+    await untilReceived(rig, hostileDeliveries);
+    await sleep(2_000);
+  };
+  const usual = await configure(rig, 'usual', 20, 'ok');
+  const warmUp = () => deliverTo(usual);
   const down = await configure(rig, 'down', 1, 'ok', await freePort());
-  const waitingMb = await growth(rig, async () => {
+  const waitingMb = await growth(rig, warmUp, async () => {
     for (let n = 0; n < waiting; n += atOnce) await publish(rig, factsFor(down, atOnce));
     const { collection } = rig.store.deliveries.actors;
     while ((await collection.countDocuments({ project: down[0] ?? '' })) < waiting) await sleep(500);
@@ -449,16 +467,9 @@ async function measureMemory(rig: Rig) {
   const hostile = await Promise.all(
     ['endless', 'large', 'bomb', 'drip'].map((kind) => configure(rig, kind, 5, kind)),
   );
-  const deliverTo = (projects: string[]) =>
-    growth(rig, async () => {
-      rig.receiver.send('forget');
-      await publish(rig, factsFor(projects, hostileDeliveries));
-      await untilReceived(rig, hostileDeliveries);
-      await sleep(2_000);
-    });
-  const hostileMb = await deliverTo(hostile.flat());
-  // What a process that has just started takes for the same number of good ones.
-  const usualMb = await deliverTo(await configure(rig, 'usual', hostile.flat().length, 'ok'));
+  const hostileMb = await growth(rig, warmUp, () => deliverTo(hostile.flat()));
+  // As many good ones, for comparison.
+  const usualMb = await growth(rig, warmUp, warmUp);
   return { waitingMb, hostileMb, usualMb };
 }
 
