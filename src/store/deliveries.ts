@@ -4,6 +4,7 @@ import type { DeliveryContext } from '../../machines/delivery.ts';
 import type { DeliveryEvent } from '../../schemas/events.ts';
 import type { DeliveryStatus } from '../../schemas/webhook.ts';
 import { type ActorDocument, createActorStore } from './actors.ts';
+import { inPieces } from './in-pieces.ts';
 
 /** A delivery document with its machine's context in its own type. */
 export type DeliveryDocument = Omit<ActorDocument, 'machine' | 'index' | 'fixed'> & {
@@ -150,7 +151,9 @@ export function createDeliveryStore(db: Db) {
 
     /** For the erasure of an account: everything about these projects' deliveries goes. */
     async removeAllOf(projects: string[]): Promise<void> {
-      await documents.deleteMany({ project: { $in: projects } }, durable);
+      await inPieces(documents, { project: { $in: projects } }, (ids) =>
+        documents.deleteMany({ _id: { $in: ids } }, durable),
+      );
     },
   };
 }

@@ -6,6 +6,7 @@
  */
 import type { Collection } from 'mongodb';
 import type { AssetDocument, Resolution } from './assets.ts';
+import { inPieces } from './in-pieces.ts';
 
 /** Times are unix ms. */
 export type Erasure = {
@@ -60,10 +61,8 @@ export function createErasedAssets(
     /** Marks all assets of some projects. Safe to repeat. */
     async markAll(projectIds: string[], ts: number): Promise<void> {
       const erasure: Erasure = { ts, dueTs: ts };
-      await documents.updateMany(
-        { project: { $in: projectIds }, ...present },
-        { $set: { erasure } },
-        durable,
+      await inPieces(documents, { project: { $in: projectIds }, ...present }, (ids) =>
+        documents.updateMany({ _id: { $in: ids }, ...present }, { $set: { erasure } }, durable),
       );
     },
 
@@ -112,7 +111,9 @@ export function createErasedAssets(
     },
 
     async unresolveAll(projectIds: string[]): Promise<void> {
-      await resolutions.deleteMany({ project: { $in: projectIds } }, durable);
+      await inPieces(resolutions, { project: { $in: projectIds } }, (ids) =>
+        resolutions.deleteMany({ _id: { $in: ids } }, durable),
+      );
     },
   };
 }

@@ -1,4 +1,4 @@
-/** Configurations of webhooks in the store: first saves at once, and saves that come after the end. */
+/** Webhooks in the store: first saves at once, saves that come after the end, and the end of very many deliveries. */
 import { MongoClient } from 'mongodb';
 import t from 'tap';
 import { createSecretBox, newKey, parseKeys } from '../../src/auth/secret-box.ts';
@@ -11,10 +11,11 @@ const client = await new MongoClient(mongodbUrl).connect();
 const name = uniqueName('webhooks');
 const db = client.db(name);
 const log = { info: () => undefined, warn: () => undefined };
-const { webhooks, close } = await openStore(mongodbUrl, name, {
+const store = await openStore(mongodbUrl, name, {
   log,
   box: createSecretBox(parseKeys(newKey())),
 });
+const { webhooks, close } = store;
 t.teardown(async () => {
   await db.dropDatabase();
   await close();
@@ -40,4 +41,14 @@ t.test('what has ended with its project is not changed by whoever comes late', a
   t.equal(await webhooks.save('prj_old', change, 'whsec_b', 2), undefined);
   t.equal(await webhooks.rotateSecret('prj_old', 'whsec_c', 3), undefined);
   t.match(await webhooks.find('prj_old'), { url: null, isEnabled: false, secret: null });
+});
+
+t.test('thousands of deliveries go with their project, and those of another stay', async (t) => {
+  const deliveries = db.collection<{ _id: string; project: string }>('deliveries');
+  const of = (project: string, count: number) =>
+    Array.from({ length: count }, (_, n) => ({ _id: `dlv_${project}_${n}`, project }));
+  await deliveries.insertMany([...of('prj_large', 4_500), ...of('prj_other', 3)]);
+  await store.deliveries.removeAllOf(['prj_large']);
+  t.equal(await deliveries.countDocuments({ project: 'prj_large' }), 0);
+  t.equal(await deliveries.countDocuments({ project: 'prj_other' }), 3);
 });
