@@ -25,7 +25,9 @@ markdown.renderer.rules['th_close'] = (tokens, index) =>
 markdown.renderer.rules['code_inline'] = (tokens, index) => {
   const { content = '' } = tokens[index] ?? {};
   const code = markdown.utils.escapeHtml(content);
-  return `<code>${content.length > unbrokenChars ? code.replace(/([_/])(?=[a-z{])/gi, '$1<wbr>') : code}</code>`;
+  const broken = content.length > unbrokenChars ? code.replace(/([_/])(?=[a-z{])/gi, '$1<wbr>') : code;
+  // An option stays whole: a browser would go on in the next line after its first hyphen.
+  return `<code>${broken.replace(/--[a-z][\w-]*/g, '<span class="option">$&</span>')}</code>`;
 };
 
 const unbrokenChars = 16;
