@@ -89,8 +89,8 @@ const publishTimeoutMs = 2_500;
 /** A stream whose leader was killed has none for 4 to 9 s, which the server does not let us change. */
 const publishPatienceMs = 10_000;
 const apiTimeoutMs = 5_000;
-/** Publishes on their way at once: far below what the server queues for a stream. */
-const maxInFlight = 1_024;
+/** What is stored together has the time of one message. */
+const maxTogether = 1_000;
 const maxWorkHeld = 20_000;
 /** Items that wait in the client's own buffer, where nobody keeps them: few, and taken out at once. */
 const pulledAhead = 64;
@@ -122,6 +122,7 @@ export async function openBus({
     timeoutMs: publishTimeoutMs,
     patienceMs: publishPatienceMs,
     onNoStream: () => void restore(),
+    streamOf: subjects.streamOf,
   });
   const server: Server = { manager, stream, subjects, restore };
   /** Work up to these sequences was given out by a consumer of before, by effect. */
@@ -140,12 +141,10 @@ export async function openBus({
     /** Stores one message. @throws when the server did not confirm it in time: it may be stored all the same. */
     publish: publisher.publish,
 
-    /** Stores many, in order, many at a time. @throws when one of them was not confirmed. */
+    /** Stores many, in order. @throws when one of them was not confirmed. */
     async publishAll(messages: Outgoing[]): Promise<void> {
-      for (let from = 0; from < messages.length; from += maxInFlight) {
-        const some = messages.slice(from, from + maxInFlight);
-        await publisher.publishTogether(some);
-      }
+      for (let from = 0; from < messages.length; from += maxTogether)
+        await publisher.publishTogether(messages.slice(from, from + maxTogether));
     },
 
     /**

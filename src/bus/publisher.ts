@@ -1,12 +1,17 @@
 /**
  * Stores messages in streams: sends them, and hears from the server which are stored.
  *
+ * The server writes each message of a stream to the disk by itself, one after the other: most of what it does, and what
+ * all wait for. So only some of a stream's are on their way at a time; what gathers behind them goes as one atomic
+ * batch, which it writes at once. A batch that it refuses, since some of it was stored before or its beginning was
+ * lost, is sent again message by message.
+ *
  * The client's own way makes a request of each message, with an inbox entry, a timer and an error (for the case that
  * the time is up) whose stack is taken beforehand: more work than sending it. Here all share one inbox, one timer,
  * and what is published in one turn of the event loop goes out in one write.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createInbox, type Msg, type MsgHdrs, type NatsConnection, NatsError } from 'nats';
+import { createInbox, type Msg, type MsgHdrs, type NatsConnection, NatsError, nuid } from 'nats';
 
 /** A message to store: `id` makes a repeat harmless. */
 export type Outgoing = { subject: string; id: string; body: unknown };
@@ -15,7 +20,11 @@ export type Outgoing = { subject: string; id: string; body: unknown };
 export type Stored = { seq: number; duplicate: boolean };
 
 type Settle = (failure: NatsError | undefined, stored: Stored) => void;
+/** `deadline` on the monotonic clock, ms. */
+type Item = { message: Outgoing; settle: Settle; deadline: number };
 type Pending = { settle: Settle; deadline: number };
+/** What is to be stored in one stream, in order. */
+type Lane = { waiting: Item[]; underWay: number; hasBatch: boolean };
 
 const none: Stored = { seq: 0, duplicate: false };
 const sweepMs = 250;
@@ -23,6 +32,12 @@ const noResponders = 503;
 const timeoutCode = 'TIMEOUT';
 const minAgainMs = 50;
 const maxAgainMs = 500;
+/** Enough for the server to have always one to go on with. */
+const maxSingles = 16;
+/** A batch of fewer costs the server more than its messages by themselves: it keeps each in a store of its own first. */
+const minBatch = 32;
+/** The server takes no larger one. */
+const maxBatch = 1_000;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const lineBreak = /[\r\n]/;
@@ -34,16 +49,25 @@ export type Patience = {
   patienceMs: number;
 };
 
-/** @param onNoStream told of a message that no stream takes. */
+export type PublisherOptions = Patience & {
+  /** Told of a message that no stream takes. */
+  onNoStream?: () => void;
+  /** Tells by its subject which stream takes a message. */
+  streamOf(subject: string): string;
+};
+
 export function createPublisher(
   connection: NatsConnection,
-  { timeoutMs, patienceMs, onNoStream = () => undefined }: Patience & { onNoStream?: () => void },
+  { timeoutMs, patienceMs, onNoStream = () => undefined, streamOf }: PublisherOptions,
 ) {
   const inbox = createInbox();
   const stopping = new AbortController();
   /** In the order of their deadlines. */
   const pending = new Map<number, Pending>();
-  let waiting: { message: Outgoing; settle: Settle }[] = [];
+  const lanes = new Map<string, Lane>();
+  let isGoingOn = false;
+  /** Messages that are not confirmed yet. */
+  let open = 0;
   let last = 0;
   const counts = { stored: 0, failed: 0, repeated: 0 };
   let timer: NodeJS.Timeout | undefined;
@@ -64,34 +88,97 @@ export function createPublisher(
     for (const [token, { deadline, settle }] of pending) {
       if (deadline > now) break;
       pending.delete(token);
-      settle(new NatsError('a message was not confirmed in time', timeoutCode), none);
+      settle(timeUp(), none);
     }
-    if (pending.size > 0) return;
+    for (const { waiting } of lanes.values()) {
+      const isLate = ({ deadline }: Item) => deadline <= now;
+      for (const { settle } of waiting.splice(0, waiting.filter(isLate).length)) settle(timeUp(), none);
+    }
+    if (open > 0) return;
     clearInterval(timer);
     timer = undefined;
   };
 
-  const send = ({ subject, id, body }: Outgoing, settle: Settle): void => {
+  const post = ({ subject, body }: Outgoing, headers: MsgHdrs, reply?: string): void => {
+    const options = reply === undefined ? { headers } : { headers, reply };
+    connection.publish(subject, encoder.encode(JSON.stringify(body)), options);
+  };
+
+  /** The answer to what `call` sends comes to the inbox that it is handed. */
+  const expect = (settle: Settle, call: (reply: string) => void): void => {
     last += 1;
     const token = last;
     pending.set(token, { settle, deadline: performance.now() + timeoutMs });
-    timer ??= setInterval(sweep, sweepMs);
     try {
-      const headers = idHeader(id);
-      connection.publish(subject, encoder.encode(JSON.stringify(body)), {
-        reply: `${inbox}.${token}`,
-        headers,
-      });
+      call(`${inbox}.${token}`);
     } catch (cause) {
       pending.delete(token);
       settle(cause as NatsError, none);
     }
   };
 
-  const sendWaiting = (): void => {
-    const messages = waiting;
-    waiting = [];
-    for (const { message, settle } of messages) send(message, settle);
+  const sendOne = (lane: Lane, { message, settle }: Item): void => {
+    lane.underWay += 1;
+    const settled: Settle = (failure, stored) => {
+      lane.underWay -= 1;
+      settle(failure, stored);
+      goOnSoon();
+    };
+    expect(settled, (reply) => post(message, idHeader(message.id), reply));
+  };
+
+  const sendBatch = (lane: Lane, items: readonly Item[]): void => {
+    const batch = nuid.next();
+    lane.hasBatch = true;
+    const settled: Settle = (failure, { seq }) => {
+      lane.hasBatch = false;
+      for (const [place, item] of items.entries()) {
+        if (!failure) item.settle(undefined, { seq: seq - items.length + place + 1, duplicate: false });
+        else if (stopping.signal.aborted) item.settle(failure, none);
+        else sendOne(lane, item);
+      }
+      goOnSoon();
+    };
+    expect(settled, (reply) => {
+      for (const [place, { message }] of items.entries()) {
+        const isLast = place === items.length - 1;
+        post(message, batchHeader(message.id, batch, place + 1, isLast), isLast ? reply : undefined);
+      }
+    });
+  };
+
+  const goOn = (): void => {
+    isGoingOn = false;
+    for (const lane of lanes.values()) {
+      const { waiting, hasBatch, underWay } = lane;
+      if (hasBatch) continue;
+      if (waiting.length >= minBatch) sendBatch(lane, waiting.splice(0, maxBatch));
+      else for (const item of waiting.splice(0, Math.max(0, maxSingles - underWay))) sendOne(lane, item);
+    }
+  };
+
+  /** What is published in this turn is sent together. */
+  const goOnSoon = (): void => {
+    if (isGoingOn || stopping.signal.aborted) return;
+    isGoingOn = true;
+    setImmediate(goOn);
+  };
+
+  const enqueue = (message: Outgoing, settle: Settle): void => {
+    const stream = streamOf(message.subject);
+    let lane = lanes.get(stream);
+    if (!lane) {
+      lane = { waiting: [], underWay: 0, hasBatch: false };
+      lanes.set(stream, lane);
+    }
+    open += 1;
+    const settled: Settle = (failure, stored) => {
+      open -= 1;
+      settle(failure, stored);
+    };
+    lane.waiting.push({ message, settle: settled, deadline: performance.now() + timeoutMs });
+    timer ??= setInterval(sweep, sweepMs);
+    goOnSoon();
   };
 
   /** Waits before another try. Answers false when the time is up, or the bus closed meanwhile. */
@@ -110,7 +197,7 @@ export function createPublisher(
       let left = messages.length;
       let worst: { first: number; failure: NatsError } | undefined;
       for (const [place, message] of messages.entries()) {
-        send(message, (failure) => {
+        enqueue(message, (failure) => {
           left -= 1;
           if (failure && place < (worst?.first ?? messages.length)) worst = { first: place, failure };
           if (left === 0) resolve(worst);
@@ -118,18 +205,14 @@ export function createPublisher(
       }
     });
 
-  const sendOne = (message: Outgoing): Promise<{ failure: NatsError | undefined; stored: Stored }> =>
-    new Promise((resolve) => {
-      if (waiting.length === 0) setImmediate(sendWaiting);
-      waiting.push({ message, settle: (failure, stored) => resolve({ failure, stored }) });
-    });
-
   return {
     /** @throws {NatsError} when the server did not confirm it in time: it may be stored all the same. */
     async publish(message: Outgoing): Promise<Stored> {
       const since = performance.now();
       for (let tries = 0; ; tries += 1) {
-        const { failure, stored } = await sendOne(message);
+        const { failure, stored } = await new Promise<Outcome>((resolve) => {
+          enqueue(message, (failure, stored) => resolve({ failure, stored }));
+        });
         if (!failure) {
           counts.stored += 1;
           return stored;
@@ -164,18 +247,22 @@ export function createPublisher(
     },
 
     /** Messages that were sent or are to be and not confirmed yet; totals of those that were, or were not in time. */
-    stats: () => ({ pending: pending.size + waiting.length, ...counts }),
+    stats: () => ({ pending: open, ...counts }),
 
     /** Nothing more is waited for. */
     stop(): void {
       stopping.abort();
       clearInterval(timer);
-      for (const { settle } of pending.values())
-        settle(new NatsError('the bus was closed', 'CONNECTION_CLOSED'), none);
+      const left = [...pending.values(), ...[...lanes.values()].flatMap(({ waiting }) => waiting.splice(0))];
       pending.clear();
+      for (const { settle } of left) settle(new NatsError('the bus was closed', 'CONNECTION_CLOSED'), none);
     },
   };
 }
+
+type Outcome = { failure: NatsError | undefined; stored: Stored };
+
+const timeUp = (): NatsError => new NatsError('a message was not confirmed in time', timeoutCode);
 
 /** Whether a message may be stored when it is sent again: nobody took it, or nobody answered. */
 function isPassing({ code }: NatsError): boolean {
@@ -194,7 +281,8 @@ function settleBy({ headers, data }: Msg, settle: Settle): void {
   } = JSON.parse(decoder.decode(data)) as Partial<Stored> & {
     error?: { code: number; description: string };
   };
-  if (seq === undefined) {
+  // An error may come with the sequence 0.
+  if (error || seq === undefined) {
     settle(new NatsError(error?.description ?? 'not stored', String(error?.code ?? '')), none);
     return;
   }
@@ -205,8 +293,13 @@ function settleBy({ headers, data }: Msg, settle: Settle): void {
  * The header that names a message, ready to be sent: the client's own kind keeps and checks each field of each
  * message in a map, and calls nothing but this.
  */
-function idHeader(id: string): MsgHdrs {
+function idHeader(id: string, more = ''): MsgHdrs {
   if (lineBreak.test(id)) throw new NatsError('the id of a message has a line break', 'BAD_HEADER');
-  const encode = () => encoder.encode(`NATS/1.0\r\nNats-Msg-Id: ${id}\r\n\r\n`);
+  const encode = () => encoder.encode(`NATS/1.0\r\nNats-Msg-Id: ${id}\r\n${more}\r\n`);
   return { encode } as unknown as MsgHdrs;
+}
+
+function batchHeader(id: string, batch: string, place: number, isLast: boolean): MsgHdrs {
+  const commit = isLast ? 'Nats-Batch-Commit: 1\r\n' : '';
+  return idHeader(id, `Nats-Batch-Id: ${batch}\r\nNats-Batch-Sequence: ${place}\r\n${commit}`);
 }

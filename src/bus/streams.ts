@@ -58,6 +58,7 @@ export async function ensureStreams(
     num_replicas: replicas,
     duplicate_window: duplicateWindowMs * ns,
     allow_direct: true,
+    allow_atomic: true,
   };
   await ensure(manager, {
     ...common,
@@ -100,7 +101,9 @@ export async function whenMade(manager: JetStreamManager, subjects: Subjects): P
   return (await Promise.all(made)).join();
 }
 
-type Config = Partial<StreamConfig> & { name: string };
+/** Younger than the client's types: many messages may be stored as one batch. */
+type Config = Partial<StreamConfig> & { name: string } & Younger;
+type Younger = { allow_atomic?: boolean };
 
 async function ensure(
   manager: JetStreamManager,
@@ -115,13 +118,20 @@ async function ensure(
       if (other) return other.config;
       throw cause;
     });
-  const found = (await find())?.config ?? (await make());
-  for (const key of ['retention', 'subjects', 'subject_transform', 'num_replicas'] as const) {
+  const there: StreamConfig & Younger = (await find())?.config ?? (await make());
+  // One that was made before there were batches is told of them.
+  const found = there.allow_atomic ? there : await allowBatches(manager, config.name);
+  for (const key of ['allow_atomic', 'retention', 'subjects', 'subject_transform', 'num_replicas'] as const) {
     if (config[key] === undefined || JSON.stringify(found[key]) === JSON.stringify(config[key])) continue;
     throw new Error(
       `stream ${config.name} has ${key} ${JSON.stringify(found[key])}, wanted ${JSON.stringify(config[key])}`,
     );
   }
+}
+
+async function allowBatches(manager: JetStreamManager, name: string): Promise<StreamConfig & Younger> {
+  const changes: Partial<StreamConfig> & Younger = { allow_atomic: true };
+  return (await manager.streams.update(name, changes)).config;
 }
 
 async function add(manager: JetStreamManager, config: Config): Promise<StreamConfig> {

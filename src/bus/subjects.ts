@@ -30,6 +30,8 @@ export function createSubjects(prefix: string, partitions: number) {
       `${prefix}work.${effect}.${project}.${kind}.${id}`,
     workOf: (effect: string) => `${prefix}work.${effect}.>`,
     allWork: `${prefix}work.>`,
+    /** The kind of subject, by which a stream takes it: `c`, `evt` or `work`. */
+    streamOf: (subject: string) => subject.slice(prefix.length, subject.indexOf('.', prefix.length)),
     plain: (name: string) => `${prefix}${name}`,
     /** Takes a stored command's subject apart. */
     parseCommand(subject: string): { partition: number; project: string; kind: string; id: string } {

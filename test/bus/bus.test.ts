@@ -401,6 +401,8 @@ async function replayed(bus: Bus, project: string, id: string, since: number, si
 
 // ── What only a real server can show ────────────────────────────────────────────────────────────
 
+const streamOf = () => 'one';
+
 async function raw(t: Test): Promise<NatsConnection> {
   const connection = await connect({ servers: natsUrl });
   t.teardown(() => connection.close());
@@ -409,7 +411,7 @@ async function raw(t: Test): Promise<NatsConnection> {
 
 t.test('what is not stored is told of: nobody takes it, it is too large, nobody answers', async (t) => {
   const connection = await raw(t);
-  const publisher = createPublisher(connection, { timeoutMs: 300, patienceMs: 0 });
+  const publisher = createPublisher(connection, { timeoutMs: 300, patienceMs: 0, streamOf });
   t.teardown(publisher.stop);
   const prefix = uniqueName('publisher');
   const message = { subject: `${prefix}.none`, id: 'one', body: {} };
@@ -426,7 +428,8 @@ t.test('what is not stored is told of: nobody takes it, it is too large, nobody 
   silent.unsubscribe();
 
   const refusing = connection.subscribe(`${prefix}.refuses`, {
-    callback: (_, request) => request.respond('{"error":{"code":400,"description":"no room"}}'),
+    callback: (_, request) =>
+      request.respond('{"error":{"code":400,"description":"no room"},"stream":"S","seq":0}'),
   });
   refusing.unsubscribe(1);
   await t.rejects(publisher.publish({ ...message, subject: `${prefix}.refuses` }), { message: 'no room' });
@@ -434,7 +437,7 @@ t.test('what is not stored is told of: nobody takes it, it is too large, nobody 
 
 t.test('while nobody takes messages, or answers, they are sent again in order under their ids', async (t) => {
   const connection = await raw(t);
-  const publisher = createPublisher(connection, { timeoutMs: 500, patienceMs: 20_000 });
+  const publisher = createPublisher(connection, { timeoutMs: 500, patienceMs: 20_000, streamOf });
   t.teardown(publisher.stop);
   const subject = uniqueName('away');
   const [one, two, three] = ['one', 'two', 'three'].map((id) => ({ subject, id, body: { id } }));
@@ -462,14 +465,110 @@ t.test('while nobody takes messages, or answers, they are sent again in order un
     ['one'],
   );
 
-  const hasty = createPublisher(connection, { timeoutMs: 500, patienceMs: 60 });
+  const hasty = createPublisher(connection, { timeoutMs: 500, patienceMs: 60, streamOf });
   t.teardown(hasty.stop);
   await t.rejects(hasty.publish({ subject: uniqueName('never'), id: 'four', body: {} }), { code: '503' });
 });
 
+t.test(
+  'what gathers behind others is one batch, and one without its confirmation goes message by message',
+  async (t) => {
+    const connection = await raw(t);
+    const publisher = createPublisher(connection, { timeoutMs: 500, patienceMs: 0, streamOf });
+    t.teardown(publisher.stop);
+    const subject = uniqueName('gathers');
+    const heard: { id: string; batch: string; place: string; isLast: boolean; answer(): void }[] = [];
+    let seq = 0;
+    connection.subscribe(subject, {
+      callback: (_, request) => {
+        const header = (name: string) => request.headers?.get(name) ?? '';
+        heard.push({
+          id: header('Nats-Msg-Id'),
+          batch: header('Nats-Batch-Id'),
+          place: header('Nats-Batch-Sequence'),
+          isLast: header('Nats-Batch-Commit') === '1',
+          answer() {
+            seq += 1;
+            if (request.reply) request.respond(`{"seq":${seq}}`);
+          },
+        });
+      },
+    });
+    const publish = (from: number, count: number) =>
+      Array.from({ length: count }, (_, n) =>
+        publisher.publish({ subject, id: `m${from + n}`, body: { n: from + n } }),
+      );
+    const ids = (from: number, count: number) => Array.from({ length: count }, (_, n) => `m${from + n}`);
+    const first = publish(0, 20);
+    await until(systemTime, () => heard.length === 16);
+    const behind = publish(20, 40);
+    t.equal(publisher.stats().pending, 60);
+    await until(systemTime, () => heard.length === 16 + 44);
+    t.strictSame(
+      heard.map(({ id }) => id),
+      ids(0, 60),
+      'in order',
+    );
+    const batch = heard.slice(16);
+    t.ok(batch[0]?.batch && batch.every(({ batch: one }) => one === batch[0]?.batch), 'one batch');
+    t.strictSame(
+      batch.map(({ place }) => place),
+      ids(1, 44).map((id) => id.slice(1)),
+    );
+    t.strictSame(
+      batch.filter(({ isLast }) => isLast).map(({ id }) => id),
+      ['m59'],
+    );
+    for (const { answer } of heard.splice(0, 16)) answer();
+    seq += 43;
+    const last = heard.splice(0, 44).at(-1);
+    last?.answer();
+    const stored = await Promise.all([...first, ...behind]);
+    t.strictSame(
+      stored.map((one) => one.seq),
+      stored.map((_, n) => n + 1),
+      'each learns where it is',
+    );
+
+    const lost = publish(60, 40);
+    await until(systemTime, () => heard.length === 80);
+    const again = heard.splice(0).slice(40);
+    t.strictSame(
+      again.map(({ id, batch: one }) => ({ id, one })),
+      ids(60, 40).map((id) => ({ id, one: '' })),
+    );
+    for (const { answer } of again) answer();
+    await Promise.all(lost);
+    t.equal(publisher.stats().pending, 0);
+
+    const left = publish(100, 60).map((one) => t.rejects(one, { code: 'CONNECTION_CLOSED' }));
+    await until(systemTime, () => heard.length === 60);
+    left.push(...publish(160, 5).map((one) => t.rejects(one, { code: 'CONNECTION_CLOSED' })));
+    publisher.stop();
+    await Promise.all(left);
+    await delay(50);
+    t.equal(heard.length, 60, 'nothing is sent again after the end');
+  },
+);
+
+t.test('while nobody answers, what waits for its turn is given up as what was sent', async (t) => {
+  const connection = await raw(t);
+  const publisher = createPublisher(connection, { timeoutMs: 300, patienceMs: 0, streamOf });
+  t.teardown(publisher.stop);
+  const subject = uniqueName('deaf');
+  connection.subscribe(subject, { callback: () => undefined });
+  const begun = performance.now();
+  await Promise.all(
+    Array.from({ length: 30 }, (_, n) =>
+      t.rejects(publisher.publish({ subject, id: `d${n}`, body: {} }), { code: 'TIMEOUT' }),
+    ),
+  );
+  t.ok(performance.now() - begun < 2_000);
+});
+
 t.test('what waits for its confirmation when the bus is closed fails', async (t) => {
   const connection = await raw(t);
-  const publisher = createPublisher(connection, { timeoutMs: 60_000, patienceMs: 60_000 });
+  const publisher = createPublisher(connection, { timeoutMs: 60_000, patienceMs: 60_000, streamOf });
   const subject = uniqueName('closed');
   connection.subscribe(subject, { callback: () => undefined });
   const waiting = publisher.publishTogether([{ subject, id: 'one', body: {} }]);
@@ -512,6 +611,38 @@ t.test('streams are made once, and one that differs from what is wanted stops th
   t.ok((await third.lastCommand()) > 99, 'one that ends below the stored positions goes on above them');
   await third.close();
   await t.rejects(openBus(optionsFor(prefix, { partitions: 16 })), /has subject_transform .*wanted/);
+});
+
+t.test('streams of a version that knew no batches take them from now on', async (t) => {
+  const prefix = `${uniqueName('b')}.`;
+  const before = await openBus(optionsFor(prefix));
+  const manager = await (await raw(t)).jetstreamManager();
+  const names = Object.values(before.subjects.streams);
+  const setTo = (allow_atomic: boolean) =>
+    Promise.all(names.map((name) => manager.streams.update(name, { allow_atomic } as object)));
+  const read = () =>
+    Promise.all(names.map(async (name) => (await manager.streams.info(name)).config as object));
+  await before.publish(command(before, 'p1', 'c'));
+  await before.close();
+  await setTo(false);
+  t.match(
+    await read(),
+    [{}, {}, {}].map(() => ({ allow_atomic: undefined })),
+  );
+  const after = await openBus(optionsFor(prefix));
+  t.teardown(async () => {
+    await after.deleteStreams();
+    await after.close();
+  });
+  t.match(
+    await read(),
+    [{}, {}, {}].map(() => ({ allow_atomic: true })),
+  );
+  t.equal(await after.lastCommand(), 1);
+  const many = Array.from({ length: 100 }, () => command(after, 'p1', 'c'));
+  await after.publishAll(many);
+  const { header } = await manager.streams.getMessage(after.subjects.streams.commands, { seq: 50 });
+  t.equal(header.get('Nats-Batch-Sequence'), '49');
 });
 
 t.test('a command stream that is made anew begins above every stored position', async (t) => {
