@@ -30,6 +30,10 @@ const none: Stored = { seq: 0, duplicate: false };
 const sweepMs = 250;
 const noResponders = 503;
 const timeoutCode = 'TIMEOUT';
+/** A replicated stream is storing a message of this id, and cannot say yet where. */
+const inProcess = 10158;
+const inProcessCode = 'IN_PROCESS';
+const passing = new Set([String(noResponders), timeoutCode, inProcessCode]);
 const minAgainMs = 50;
 const maxAgainMs = 500;
 /** Enough for the server to have always one to go on with. */
@@ -264,9 +268,9 @@ type Outcome = { failure: NatsError | undefined; stored: Stored };
 
 const timeUp = (): NatsError => new NatsError('a message was not confirmed in time', timeoutCode);
 
-/** Whether a message may be stored when it is sent again: nobody took it, or nobody answered. */
+/** Whether a message may be stored when it is sent again: nobody took it, nobody answered, or it is being stored. */
 function isPassing({ code }: NatsError): boolean {
-  return code === String(noResponders) || code === timeoutCode;
+  return passing.has(code);
 }
 
 function settleBy({ headers, data }: Msg, settle: Settle): void {
@@ -279,11 +283,12 @@ function settleBy({ headers, data }: Msg, settle: Settle): void {
     duplicate = false,
     error,
   } = JSON.parse(decoder.decode(data)) as Partial<Stored> & {
-    error?: { code: number; description: string };
+    error?: { code: number; err_code?: number; description: string };
   };
   // An error may come with the sequence 0.
   if (error || seq === undefined) {
-    settle(new NatsError(error?.description ?? 'not stored', String(error?.code ?? '')), none);
+    const code = error?.err_code === inProcess ? inProcessCode : String(error?.code ?? '');
+    settle(new NatsError(error?.description ?? 'not stored', code), none);
     return;
   }
   settle(undefined, { seq, duplicate });
