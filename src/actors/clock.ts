@@ -44,19 +44,30 @@ export function every(
   run: () => Promise<void>,
   onError: (cause: unknown) => void,
 ): { stop(): Promise<void> } {
-  const stopping = new AbortController();
+  let isStopped = false;
+  let endPause: () => void = () => undefined;
+  /** No signal is listened to: each process takes dozens of these pauses a second, for ever. */
+  const pause = () =>
+    new Promise<void>((resolve) => {
+      const cancel = clock.after(ms, resolve);
+      endPause = () => {
+        cancel();
+        resolve();
+      };
+    });
   const loop = async () => {
     // Not before the caller has what this answers.
     await Promise.resolve();
-    while (!stopping.signal.aborted) {
+    while (!isStopped) {
       await run().catch(onError);
-      await sleep(clock, ms, stopping.signal);
+      if (!isStopped) await pause();
     }
   };
   const looping = loop();
   return {
     async stop() {
-      stopping.abort();
+      isStopped = true;
+      endPause();
       await looping;
     },
   };
