@@ -46,6 +46,16 @@ export function createStepper(machine: AnyStateMachine): Stepper {
     return { snapshot: { value: snapshot.value, context: snapshot.context }, actions, timers };
   };
 
+  const restored = new Map<string, AnyMachineSnapshot>();
+
+  /** All but the context is the same in each state, and is worked out once: a machine has few states. */
+  const restore = ({ value, context }: StoredSnapshot): AnyMachineSnapshot => {
+    const key = typeof value === 'string' ? value : JSON.stringify(value);
+    const known = restored.get(key) ?? machine.resolveState({ value: value as string, context: {} });
+    restored.set(key, known);
+    return { ...known, context };
+  };
+
   return {
     initial(input) {
       executed = [];
@@ -53,11 +63,7 @@ export function createStepper(machine: AnyStateMachine): Stepper {
     },
     step(stored, message) {
       executed = [];
-      const restored = machine.resolveState({
-        value: stored.value as string,
-        context: stored.context as object,
-      });
-      return collect(machine.transition(restored as SnapshotFrom<AnyStateMachine>, message, scope));
+      return collect(machine.transition(restore(stored) as SnapshotFrom<AnyStateMachine>, message, scope));
     },
   };
 }
