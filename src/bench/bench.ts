@@ -32,6 +32,7 @@ const helpers = [
   ...[
     'runs-restate',
     'runtime-rig',
+    'same-thing',
     'score-brand',
     'sse-rig',
     'sse-tools',

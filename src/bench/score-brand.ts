@@ -1,9 +1,9 @@
 /**
  * `npm run score-brand`: how right brand detection and deep crawl are on sites whose look a person has written down.
- * Prints what was missed and one JSON line; `-- open` or `-- kept` take one half alone, `-- <id>,<id>` some sites.
+ * Prints what was missed on the open sites and one JSON line; `-- open` or `-- kept` take one half alone, `-- <id>,<id>`
+ * some sites. Of sites that are kept aside the totals alone are shown.
  *
- * A colour is a hit at CIEDE2000 of at most 5; names and fonts when they are the same but for case; lists are scored
- * by F1 over all sites.
+ * A colour is a hit at CIEDE2000 of at most 5; texts and fonts by same-thing.ts; lists are scored by F1 over all sites.
  */
 import { differenceCiede2000 } from 'culori';
 import type { DeepCrawlResult } from '../../schemas/crawl.ts';
@@ -15,6 +15,7 @@ import {
   type Site,
   serveSites,
 } from './brand-sites.ts';
+import { isSameFamily, isSameText, isSameTitle } from './same-thing.ts';
 
 const hitBelow = 5;
 const difference = differenceCiede2000();
@@ -22,6 +23,16 @@ const difference = differenceCiede2000();
 type Mark = { hits: number; of: number };
 type Lists = { hits: number; found: number; expected: number };
 type Card = { single: Map<string, Mark>; lists: Map<string, Lists>; invented: number };
+
+type Same = (one: string, other: string) => boolean;
+
+/** Other lists are of texts. */
+const sameBy: Partial<Record<keyof Expected, Same>> = {
+  features: isSameTitle,
+  announcements: isSameTitle,
+  pricing: isSamePrice,
+  stats: isSamePrice,
+};
 
 const wish = process.argv[2];
 const all = await readSites();
@@ -58,17 +69,17 @@ function score(site: Site, found: DeepCrawlResult, card: Card): void {
   const color = (name: 'primary' | 'secondary' | 'background' | 'foreground') =>
     mark(site, card, name, expected[name], colors[name], (one) => difference(one, colors[name]) <= hitBelow);
   for (const name of ['primary', 'secondary', 'background', 'foreground'] as const) color(name);
-  mark(site, card, 'heading', expected.heading, fonts.heading, (one) => isSame(one, fonts.heading));
-  mark(site, card, 'body', expected.body, fonts.body, (one) => isSame(one, fonts.body));
-  mark(site, card, 'name', expected.name, brandName, (one) => isSame(one, brandName));
+  mark(site, card, 'heading', expected.heading, fonts.heading, (one) => isSameFamily(one, fonts.heading));
+  mark(site, card, 'body', expected.body, fonts.body, (one) => isSameFamily(one, fonts.body));
+  mark(site, card, 'name', expected.name, brandName, (one) => isSameText(one, brandName));
   mark(site, card, 'logo', expected.logo, logoUrl.slice(0, 80), (one) =>
     one === '' ? logoUrl === '' : logoUrl.endsWith(one) || logoUrl.startsWith(one),
   );
   const { tagline } = found.content;
-  mark(site, card, 'tagline', expected.tagline, tagline, (one) => isSame(one, tagline));
+  mark(site, card, 'tagline', expected.tagline, tagline, (one) => isSameText(one, tagline));
   if (expected.audience !== undefined)
     mark(site, card, 'audience', expected.audience, found.messaging.targetAudience, (one) =>
-      isSame(one, found.messaging.targetAudience),
+      isSameText(one, found.messaging.targetAudience),
     );
   for (const [trait, value] of Object.entries(expected.design ?? {})) {
     const own = found.design[trait as keyof DeepCrawlResult['design']];
@@ -96,19 +107,14 @@ function scoreLists(site: Site, { content, messaging }: DeepCrawlResult, card: C
     const wanted = expected[name] as string[] | undefined;
     if (wanted === undefined) continue;
     if (name === 'pricing' && wanted.length === 0) card.invented += found.length;
-    const left = [...wanted];
-    let hits = 0;
-    for (const one of found) {
-      const at = left.findIndex((other) => isAlike(one, other));
-      if (at >= 0) hits += left.splice(at, 1).length;
-    }
+    const hits = countHits(found, wanted, sameBy[name] ?? isSameText);
     const sums = card.lists.get(name) ?? { hits: 0, found: 0, expected: 0 };
     card.lists.set(name, {
       hits: sums.hits + hits,
       found: sums.found + found.length,
       expected: sums.expected + wanted.length,
     });
-    if (hits < wanted.length || found.length > hits)
+    if (!site.kept && (hits < wanted.length || found.length > hits))
       console.log(
         `${site.id} ${name}: found ${JSON.stringify(found.map((one) => one.slice(0, 60)))}, expected ${JSON.stringify(wanted)}`,
       );
@@ -116,7 +122,7 @@ function scoreLists(site: Site, { content, messaging }: DeepCrawlResult, card: C
 }
 
 function mark(
-  { id }: Site,
+  { id, kept }: Site,
   card: Card,
   name: string,
   expected: string | string[] | undefined,
@@ -127,20 +133,27 @@ function mark(
   const hit = [expected].flat().some(isHit);
   const sums = card.single.get(name) ?? { hits: 0, of: 0 };
   card.single.set(name, { hits: sums.hits + (hit ? 1 : 0), of: sums.of + 1 });
-  if (!hit) console.log(`${id} ${name}: found ${found}, expected ${[expected].flat().join(' or ')}`);
+  if (!hit && !kept) console.log(`${id} ${name}: found ${found}, expected ${[expected].flat().join(' or ')}`);
 }
 
-function plain(text: string): string {
-  return text.toLowerCase().replace(/\s+/g, ' ').trim();
+/** Each expected entry is found once at most; what is the same to the letter is paired first. */
+function countHits(found: readonly string[], wanted: readonly string[], isSame: Same): number {
+  const left = [...wanted];
+  const others = found.filter((one) => {
+    const at = left.indexOf(one);
+    if (at >= 0) left.splice(at, 1);
+    return at < 0;
+  });
+  for (const one of others) {
+    const at = left.findIndex((other) => isSame(one, other));
+    if (at >= 0) left.splice(at, 1);
+  }
+  return wanted.length - left.length;
 }
 
-function isSame(one: string, other: string): boolean {
-  return plain(one) === plain(other);
-}
-
-/** Prices may have their period with them or not. */
-function isAlike(one: string, other: string): boolean {
-  const [a, b] = [plain(one).replace(/\s/g, ''), plain(other).replace(/\s/g, '')];
+/** Figures have marks that count; prices may have their period with them or not. */
+function isSamePrice(one: string, other: string): boolean {
+  const [a, b] = [one, other].map((text) => text.toLowerCase().replace(/\s/g, '')) as [string, string];
   return a === b || (a.includes('|') && (a.startsWith(b) || b.startsWith(a)));
 }
 

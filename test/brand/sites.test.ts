@@ -1,6 +1,7 @@
 /** Sites of our own with a trap each, read as a person reads them: test/brand/sites, expected values beside them. */
 import t from 'tap';
 import { type Expected, openLocalCrawler, readSites, serveSites } from '../../src/bench/brand-sites.ts';
+import { isSameFamily, isSameText, isSameTitle } from '../../src/bench/same-thing.ts';
 import { crawlResults } from '../../src/brand/crawl-request.ts';
 import { distance, parseColor } from '../../src/brand/site/color.ts';
 
@@ -89,5 +90,22 @@ t.test(
         fonts: one.brand.fonts,
       });
     }
+  },
+);
+
+t.test(
+  'the score takes the same thing written otherwise for the same, and other words for others',
+  async (t) => {
+    t.ok(isSameText('Get started →', 'Get Started'));
+    t.ok(isSameText('Calzado & Sons', 'calzado & sons.'));
+    t.notOk(isSameText('Get started now', 'Get started'));
+    t.notOk(isSameText('C', 'C++'));
+    t.ok(isSameTitle('Fast: no waiting', 'Fast'));
+    t.ok(isSameTitle('It’s yours', "02. It's yours!"));
+    t.notOk(isSameTitle('Fast delivery', 'Fast'));
+    t.notOk(isSameTitle('Faster', 'Fast'));
+    t.notOk(isSameTitle('Well-known', 'Well'));
+    t.ok(isSameFamily('proxima-nova', 'Proxima Nova'));
+    t.notOk(isSameFamily('Roboto', 'Roboto Slab'));
   },
 );
