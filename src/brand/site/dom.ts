@@ -116,7 +116,7 @@ export function textOf(
     if (next === ' ') parts.push(' ');
     else if (next instanceof TextNode) {
       parts.push(next.text);
-      length += next.text.length;
+      length += lengthOf(next.text);
     } else if (!silent.has(next.tag) && !isIconWord(next) && isShown(next)) {
       if (flowing.has(next.tag)) stack.push(...next.children.toReversed());
       else stack.push(' ', ...next.children.toReversed(), ' ');
@@ -131,6 +131,19 @@ export function tidy(text: string): string {
     .replace(/[\u00ad\u200b-\u200f\u2028-\u202e\ufeff]/g, '')
     .replace(/\s+/g, ' ')
     .trim();
+}
+
+/** Characters without white space at the ends, runs of it as one: counted, as it is done for all text of a page. */
+export function lengthOf(text: string): number {
+  let length = 0;
+  let isAfterSpace = true;
+  for (let i = 0; i < text.length; i += 1) {
+    const code = text.charCodeAt(i);
+    const isSpace = code === 32 || (code >= 9 && code <= 13) || code === 160 || code === 0x3000;
+    if (!isSpace || !isAfterSpace) length += 1;
+    isAfterSpace = isSpace;
+  }
+  return isAfterSpace && length > 0 ? length - 1 : length;
 }
 
 /** Thrown through the parser, which then ends. */

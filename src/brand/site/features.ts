@@ -20,8 +20,9 @@ export const readFeatures: Reader<{ features: Feature[] }> = (outline, group, { 
   )
     return false;
   const isNamed = featureWords.test(`${caption} ${group.parent.get('class')} ${group.parent.get('id')}`);
+  const mayBeLed = isNamed || isIntroducing(outline, group);
   const items = group.items.map(
-    (item): FeatureItem => (isNamed && ledIn(outline, item)) || titled(outline, item),
+    (item): FeatureItem => (mayBeLed && ledIn(outline, item)) || titled(outline, item),
   );
   if (!areAlike(group, items) || areOthers(items)) return false;
   const known = items.map((item) => readFeature(outline, item)).filter((one) => one !== undefined);
@@ -80,7 +81,7 @@ function areOthers(items: readonly Item[]): boolean {
   const titles = items.map(({ title }) => title).filter((one) => one !== '');
   if (isMost(titles.filter((one) => chapters.test(one)).length, items)) return true;
   if (titles.some((one) => (otherWords.exec(one)?.[0].length ?? 0) > one.length * 0.6)) return true;
-  const isRepeated = new Set(titles).size < titles.length * 0.6;
+  const isRepeated = new Set(titles.map((one) => one.replace(/\s*\d+$/, ''))).size < titles.length * 0.6;
   return (
     isRepeated ||
     arePeople(items) ||
@@ -134,6 +135,12 @@ function ledIn(outline: Outline, item: Item): FeatureItem | undefined {
   const [line, ...others] = linesOf(item.element, outline);
   const isLed = item.heading && /^(strong|b)$/.test(item.heading.tag) && line?.text.startsWith(item.title);
   return isLed && others.length === 0 ? { ...item, isLed: true } : undefined;
+}
+
+/** A list at the top, where a page says what it is of: before its second heading. */
+function isIntroducing({ page }: Outline, { parent, items }: Group): boolean {
+  const [, second] = page.all.filter(({ tag }) => tag === 'h1' || tag === 'h2');
+  return items.length >= 3 && parent.tag === 'ul' && parent.order < (second?.order ?? 0);
 }
 
 const featureWords =

@@ -104,6 +104,7 @@ function homeLinks({ all }: Page, url: URL): Element[] {
         /^\/[a-z]{2}(-[a-z]{2})?\/?$/i.test(target.pathname))
     );
   };
+  const endOfTop = all.filter(({ tag }) => tag === 'h1' || tag === 'h2')[1]?.order ?? all.length;
   const scored = all
     .filter(
       (one) =>
@@ -116,7 +117,8 @@ function homeLinks({ all }: Page, url: URL): Element[] {
       const named = closest(element, (one) => isNamedLogo(one)) !== undefined;
       const isListed = isMenuItem(element) || closest(element, isSubmenu) !== undefined;
       const home = element.tag === 'a' && isHome(element) && (named || !isListed);
-      return { element, score: (named ? 4 : 0) + (inHeader ? 2 : 0) + (home ? 1.5 : 0) };
+      const isFarBelow = element.tag !== 'a' && !inHeader && element.order > endOfTop;
+      return { element, score: isFarBelow ? 0 : (named ? 4 : 0) + (inHeader ? 2 : 0) + (home ? 1.5 : 0) };
     })
     .filter(({ score }) => score >= 3.5);
   return scored
@@ -156,7 +158,10 @@ function findNames(page: Page, url: URL, things: Thing[], links: Element[]): Fou
     ...things.map(({ name }) => ({ value: typeof name === 'string' ? name : '', from: 'JSON-LD' })),
     { value: metaOf(page, 'og:site_name'), from: 'og:site_name' },
     { value: metaOf(page, 'application-name', 'apple-mobile-web-app-title'), from: 'application-name' },
-    ...links.flatMap((link) => namesOf(link, parts)),
+    ...titledFirst(
+      links.flatMap((link) => namesOf(link, parts)),
+      title,
+    ),
   ];
   const host = hostWords(url);
   const part = parts.find((one) => sameWord(one, host));
@@ -169,11 +174,29 @@ function findNames(page: Page, url: URL, things: Thing[], links: Element[]): Fou
   if (title === '' && word.split(' ').length <= 4) candidates.push({ value: word, from: 'heading' });
   const isName = ({ value }: Found) =>
     value !== '' && value.length <= maxNameChars && !meaningless.test(value);
-  const names = candidates.map(({ value, from }) => ({ value: cleanName(value), from })).filter(isName);
+  const names = candidates
+    .map(({ value, from }) => ({ value: cleanName(withoutSlogan(value)), from }))
+    .filter(isName);
   // Whoever had no name to fill in gave the address.
   const isAddress = ({ value }: Found) => addresses.test(value) || value === url.hostname;
   return onlyOnce([...names.filter((one) => !isAddress(one)), ...names.filter(isAddress)]);
 }
+
+/** What the title says as well is the name; an image may be called after what it once showed. */
+const titledFirst = (found: readonly Found[], title: string): Found[] => {
+  const isInTitle = ({ value }: Found) => value !== '' && title.toLowerCase().includes(value.toLowerCase());
+  return [...found.filter(isInTitle), ...found.filter((one) => !isInTitle(one))];
+};
+
+/** `Acme - The tool for everything`: a short name, then words about it. */
+function withoutSlogan(value: string): string {
+  const [name = '', ...others] = value.split(/\s+[|–—·•-]\s+|:\s+/);
+  const isShort = name !== '' && name.split(' ').length <= maxNameWords;
+  return isShort && others.join(' ').split(' ').length >= minSloganWords ? name : value;
+}
+
+const maxNameWords = 3;
+const minSloganWords = 3;
 
 /** `Acme plugin`, where the heading says `Acme`: what is said of it in lower case is no part of its name. */
 const isKindOf = (part: string, word: string): boolean =>
@@ -239,10 +262,22 @@ function namesOf(link: Element, parts: readonly string[]): Found[] {
     120,
   );
   // Beside the name a logo may have what the title has after it.
-  const [name = '', ...others] = parts;
-  const isWhole = others.length > 0 && text === tidy(`${name} ${others.join(' ')}`);
+  const slogan = parts
+    .slice(1)
+    .join(' ')
+    .replace(/[.!?…\s]+$/, '')
+    .toLowerCase();
+  const isWhole =
+    slogan !== '' &&
+    text
+      .toLowerCase()
+      .replace(/[.!?…\s]+$/, '')
+      .endsWith(` ${slogan}`);
   const found = [
-    { value: isWhole ? name : text, from: 'header link' },
+    {
+      value: isWhole ? text.slice(0, text.toLowerCase().lastIndexOf(` ${slogan}`)) : text,
+      from: 'header link',
+    },
     ...alts.map((value) => ({ value, from: 'logo alt' })),
   ];
   if (/home|logo|start/i.test(link.get('aria-label')))

@@ -1,5 +1,5 @@
 /** What is seen of a page: its elements with their styles, in what part of the page they stand, their own text. */
-import { closest, type Element, type Page, TextNode } from './dom.ts';
+import { closest, type Element, lengthOf, type Page, TextNode } from './dom.ts';
 import { isForeign, type Style, type Styles } from './style.ts';
 
 export type Part = 'header' | 'hero' | 'main' | 'footer' | 'code';
@@ -135,17 +135,4 @@ function ownTextLength(element: Element): number {
   let length = 0;
   for (const child of element.children) if (child instanceof TextNode) length += lengthOf(child.text);
   return length;
-}
-
-/** Characters without white space at the ends, runs of it as one: counted, as it is done for all text of a page. */
-function lengthOf(text: string): number {
-  let length = 0;
-  let isAfterSpace = true;
-  for (let i = 0; i < text.length; i += 1) {
-    const code = text.charCodeAt(i);
-    const isSpace = code === 32 || (code >= 9 && code <= 13) || code === 160 || code === 0x3000;
-    if (!isSpace || !isAfterSpace) length += 1;
-    isAfterSpace = isSpace;
-  }
-  return isAfterSpace && length > 0 ? length - 1 : length;
 }

@@ -58,7 +58,8 @@ const sideNames =
 const leastLinks = 8;
 
 function isSideMenu(element: Element): boolean {
-  if (![element.get('id'), ...element.classes].some((one) => sideNames.test(one))) return false;
+  const isAside = element.tag === 'aside' && [...descendants(element)].some(({ tag }) => tag === 'ul');
+  if (!isAside && ![element.get('id'), ...element.classes].some((one) => sideNames.test(one))) return false;
   if (element.tag === 'body' || closest(element, ({ tag }) => tag === 'main' || tag === 'article'))
     return false;
   let links = 0;

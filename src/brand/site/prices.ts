@@ -44,7 +44,7 @@ const period =
 
 function readTier(outline: Outline, { element, heading, title, text }: Item): Tier | undefined {
   if (text.length > 1_500) return undefined;
-  if (countPrices(text) > maxPricesOfTier) return undefined;
+  if (countPrices(text) > maxPricesOfTier || isOfAmounts(outline, element)) return undefined;
   const price = priceIn(text.replace(title, ' ')) ?? unpricedIn(outline, element);
   // What stands out in the points of a plan is not its name.
   const isName = heading && closest(heading, ({ tag }) => tag === 'li') === undefined;
@@ -52,6 +52,16 @@ function readTier(outline: Outline, { element, heading, title, text }: Item): Ti
   const tier = (isName || isOwnItem) && priceIn(title) === undefined ? title : firstName(outline, element);
   if (price === undefined || tier === '' || tier.length > 60) return undefined;
   return { tier, price: tidy(price), features: featuresOf(outline, element, tier) };
+}
+
+/** Panels of a program: tabs, and lists in which each point has an amount of its own. */
+function isOfAmounts(outline: Outline, element: Element): boolean {
+  let amounts = 0;
+  for (const one of descendants(element)) {
+    if (one.get('role') === 'tablist') return true;
+    if (one.tag === 'li' && priceIn(outline.text(one, 300)) !== undefined) amounts += 1;
+  }
+  return amounts >= 2;
 }
 
 /** By the month, by the year, what it was before, and what it is for each person. */
