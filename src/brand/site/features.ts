@@ -193,7 +193,7 @@ function readFeature(outline: Outline, item: FeatureItem): Feature | undefined {
     priceIn(text) !== undefined
   )
     return undefined;
-  if (isWhole(element, heading)) return undefined;
+  if (isWhole(element, heading) || isStressed(outline, item)) return undefined;
   const description = isLed
     ? tidy(text.slice(title.length).replace(/^[\s:.–—-]+/, ''))
     : describe(outline, item);
@@ -220,6 +220,12 @@ const describe = (outline: Outline, { element, title }: Item): string =>
     .map(({ text }) => text)
     .filter((one) => one !== title && !one.startsWith(title))
     .sort((a, b) => b.length - a.length)[0] ?? '';
+
+/** A bold word in the middle of a sentence is no title. */
+const isStressed = (outline: Outline, { element, heading, title }: FeatureItem): boolean =>
+  heading !== undefined &&
+  /^(?:strong|b)$/.test(heading.tag) &&
+  !linesOf(element, outline).some(({ text }) => text.startsWith(title));
 
 /** Holds several things of the kind, a list with faces, or a form. */
 function isWhole(element: Element, heading: Element): boolean {
