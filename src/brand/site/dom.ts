@@ -116,7 +116,8 @@ export function textOf(
     if (next === ' ') parts.push(' ');
     else if (next instanceof TextNode) {
       parts.push(next.text);
-      length += lengthOf(next.text);
+      // Of indentation a little is counted: a stranger's megabytes of it end somewhere.
+      length += Math.max(lengthOf(next.text), next.text.length >> 4);
     } else if (!silent.has(next.tag) && !isIconWord(next) && isShown(next)) {
       if (flowing.has(next.tag)) stack.push(...next.children.toReversed());
       else stack.push(' ', ...next.children.toReversed(), ' ');
