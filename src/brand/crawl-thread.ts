@@ -1,5 +1,4 @@
 /** The thread that reads sites, one at a time: see thread-crawler.ts for the other side. */
-import { constants, platform, setPriority } from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import { createOutbound } from '../outbound/outbound.ts';
 import { createChooser, type ModelOptions } from './choose.ts';
@@ -40,9 +39,6 @@ const crawler = createSiteCrawler(createOutbound({ allow, denyPorts }), {
   ...(model ? { choose: createChooser(model) } : {}),
 });
 let control = new AbortController();
-
-// What serves requests goes first where both want a core. On Linux each thread has a priority of its own.
-if (platform() === 'linux') setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
 
 port.on('message', (message: ToThread) => {
   if (message.type === 'abort') abort();
