@@ -199,16 +199,16 @@ function readFeature(outline: Outline, item: FeatureItem): Feature | undefined {
     : describe(outline, item);
   // A sentence in quotation marks is somebody's.
   if (/^[“”„«»「『"‟]/.test(title)) return undefined;
-  if (placeholders.test(title) || placeholders.test(description)) return undefined;
+  if (placeholders.test(title)) return undefined;
   if (!isStatement(description) || dateIn(description) !== undefined || /@\w+\.\w/.test(description))
     return undefined;
   const icon = iconOf(element);
   return { title, description, ...(icon === undefined ? {} : { icon }) };
 }
 
-/** What kits fill their parts with, to show them. */
+/** What kits call their parts, to show them. Their filler text stands under real titles as well. */
 const placeholders =
-  /^(?:\w+ )?(?:card|panel|media|slide|item|modal|tab|section) (?:title|heading)$|^special title treatment$|^some quick example text|^with supporting text below|^this is a (?:longer|wider) card/i;
+  /^(?:\w+ )?(?:card|panel|media|slide|item|modal|tab|section) (?:title|heading)$|^special title treatment$/i;
 
 /** More than a label: some words, or a sentence. */
 function isStatement(text: string): boolean {
