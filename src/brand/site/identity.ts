@@ -262,8 +262,8 @@ function namesOf(link: Element, parts: readonly string[]): Found[] {
     120,
   );
   // Beside the name a logo may have what the title has after it.
-  const slogan = parts
-    .slice(1)
+  const [name = '', ...others] = parts;
+  const slogan = others
     .join(' ')
     .replace(/[.!?…\s]+$/, '')
     .toLowerCase();
@@ -273,11 +273,10 @@ function namesOf(link: Element, parts: readonly string[]): Found[] {
       .toLowerCase()
       .replace(/[.!?…\s]+$/, '')
       .endsWith(` ${slogan}`);
+  const before = isWhole ? text.slice(0, text.toLowerCase().lastIndexOf(` ${slogan}`)) : '';
+  const isNamed = before !== '' && name.toLowerCase().startsWith(before.toLowerCase());
   const found = [
-    {
-      value: isWhole ? text.slice(0, text.toLowerCase().lastIndexOf(` ${slogan}`)) : text,
-      from: 'header link',
-    },
+    { value: isNamed ? before : text, from: 'header link' },
     ...alts.map((value) => ({ value, from: 'logo alt' })),
   ];
   if (/home|logo|start/i.test(link.get('aria-label')))

@@ -47,7 +47,8 @@ const programs = new WeakMap<Page, boolean>();
 export function isOfProgram(page: Page): boolean {
   const known = programs.get(page);
   if (known !== undefined) return known;
-  const isOne = page.all.some(isSideMenu);
+  const content = page.all.find(({ tag }) => /^(?:main|h1|h2)$/.test(tag));
+  const isOne = page.all.some((one) => isSideMenu(one, one.order < (content?.order ?? page.all.length)));
   programs.set(page, isOne);
   return isOne;
 }
@@ -57,8 +58,9 @@ const sideNames =
 /** A menu that slides in on a page that sells has fewer. */
 const leastLinks = 8;
 
-function isSideMenu(element: Element): boolean {
-  const isAside = element.tag === 'aside' && [...descendants(element)].some(({ tag }) => tag === 'ul');
+function isSideMenu(element: Element, isBeforeContent: boolean): boolean {
+  const isAside =
+    isBeforeContent && element.tag === 'aside' && [...descendants(element)].some(({ tag }) => tag === 'ul');
   if (!isAside && ![element.get('id'), ...element.classes].some((one) => sideNames.test(one))) return false;
   if (element.tag === 'body' || closest(element, ({ tag }) => tag === 'main' || tag === 'article'))
     return false;

@@ -56,12 +56,10 @@ function readTier(outline: Outline, { element, heading, title, text }: Item): Ti
 
 /** Panels of a program: tabs, and lists in which each point has an amount of its own. */
 function isOfAmounts(outline: Outline, element: Element): boolean {
-  let amounts = 0;
-  for (const one of descendants(element)) {
-    if (one.get('role') === 'tablist') return true;
-    if (one.tag === 'li' && priceIn(outline.text(one, 300)) !== undefined) amounts += 1;
-  }
-  return amounts >= 2;
+  const inside = [...descendants(element)];
+  if (inside.some((one) => one.get('role') === 'tablist')) return true;
+  const points = inside.filter(({ tag }) => tag === 'li');
+  return points.length >= 2 && points.every((one) => priceIn(outline.text(one, 300)) !== undefined);
 }
 
 /** By the month, by the year, what it was before, and what it is for each person. */
