@@ -5,7 +5,7 @@ import t from 'tap';
 import { createSecretBox, newKey, parseKeys } from '../src/auth/secret-box.ts';
 import { run } from '../src/cli.ts';
 import { openStore } from '../src/store/client.ts';
-import { readsTypes, testServers, uniqueName } from './fixtures/servers.ts';
+import { testServers, uniqueName } from './fixtures/servers.ts';
 
 const { mongodbUrl } = await testServers();
 const database = uniqueName('cli');
@@ -234,10 +234,10 @@ t.test(
   },
 );
 
-const script = fileURLToPath(new URL('../src/cli.ts', import.meta.url));
+const script = fileURLToPath(new URL('../dist/src/cli.js', import.meta.url));
 
 function start(args: string[], environment: Record<string, string>) {
-  const child = spawn(process.execPath, [...readsTypes, script, ...args], {
+  const child = spawn(process.execPath, [script, ...args], {
     env: { ...process.env, ...environment },
   });
   let out = '';

@@ -9,7 +9,6 @@ import t from 'tap';
 import { createClient, proxyUrl, ServiceError, signUrl } from '../../src/client/client.ts';
 import { freePort } from '../../src/demo/free-port.ts';
 import { launchChromium, skip } from '../fixtures/chromium.ts';
-import { readsTypes } from '../fixtures/servers.ts';
 import { serveSources, startTestService } from '../fixtures/service.ts';
 
 const service = await startTestService(t);
@@ -85,7 +84,7 @@ t.teardown(() => rmSync(home, { recursive: true, force: true }));
 /** Runs the command line as a user whose settings are in `home`. */
 async function cli(...args: string[]) {
   const { SERVICE_TOKEN: _token, SERVICE_URL: _url, ...env } = process.env;
-  const child = spawn(process.execPath, [...readsTypes, 'src/client/cli.ts', ...args], {
+  const child = spawn(process.execPath, ['dist/src/client/cli.js', ...args], {
     env: {
       ...env,
       NODE_OPTIONS: '',
@@ -178,9 +177,12 @@ t.test(
     const folder = mkdtempSync(join(resolve('.cache'), 'example-'));
     t.teardown(() => rmSync(folder, { recursive: true, force: true }));
     const file = join(folder, 'shop.mjs');
-    writeFileSync(file, script.replace('animated-asset-service/client', resolve('src/client/client.ts')));
+    writeFileSync(
+      file,
+      script.replace('animated-asset-service/client', resolve('dist/src/client/client.js')),
+    );
     const port = await freePort();
-    const shop = spawn(process.execPath, [...readsTypes, file], {
+    const shop = spawn(process.execPath, [file], {
       env: {
         ...process.env,
         PORT: String(port),

@@ -14,7 +14,6 @@ import { signUrl } from '../../src/auth/signed-url.ts';
 import { commands } from '../../src/client/commands.ts';
 import { signWebhook } from '../../src/client/webhooks.ts';
 import { readGuides } from '../../src/docs/guides.ts';
-import { readsTypes } from '../fixtures/servers.ts';
 import { startTestService } from '../fixtures/service.ts';
 
 const base = 'http://localhost:8080';
@@ -33,11 +32,10 @@ const source = 'https://example.com/cat.png#motion=kinetic&dur=4';
 /** Runs a module beside this project's packages, and answers what it prints. */
 async function runModule(t: Test, code: string, env: Record<string, string> = {}): Promise<string> {
   const file = join(t.testdir({}), 'example.mjs');
-  const client = resolve('src/client/client.ts');
+  const client = resolve('dist/src/client/client.js');
   writeFileSync(file, code.replaceAll("'animated-asset-service/client'", `'${client}'`));
-  const args = [...readsTypes, file];
   // What it runs is not what is measured here.
-  return (await run(process.execPath, args, { env: { ...process.env, NODE_OPTIONS: '', ...env } })).stdout;
+  return (await run(process.execPath, [file], { env: { ...process.env, NODE_OPTIONS: '', ...env } })).stdout;
 }
 
 /** The photo of the examples, small: what it becomes has as many pixels, and is drawn sooner. */
@@ -134,7 +132,7 @@ const rows: Record<string, (t: Test, code: string) => Promise<void>> = {
     }
   },
   async admin(t, code) {
-    const { stdout } = await run(process.execPath, [...readsTypes, 'src/cli.ts', 'help']);
+    const { stdout } = await run(process.execPath, ['dist/src/cli.js', 'help']);
     for (const line of code.trim().split('\n')) {
       const [, name = ''] = /^npm run (admin -- \w+ \w+(?: end)?)/.exec(line) ?? [];
       t.ok(name !== '' && stdout.includes(name), line);

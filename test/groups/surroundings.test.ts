@@ -13,4 +13,7 @@ await runTogether(
   'test/brand/sites.test.ts',
   'test/brand/bad-sites.test.ts',
   'test/brand/crawler.test.ts',
+  'test/cluster/settings.test.ts',
+  'test/embedded/lock.test.ts',
+  'test/http/raw-fuzz.test.ts',
 );

@@ -7,7 +7,6 @@ import t, { type Test } from 'tap';
 import { signWebhook, verifyWebhook, WebhookVerificationError } from '../../src/client/webhooks.ts';
 import { freePort } from '../../src/demo/free-port.ts';
 import { startReceiver } from '../fixtures/receiver.ts';
-import { readsTypes } from '../fixtures/servers.ts';
 import { serveSources, startTestService } from '../fixtures/service.ts';
 
 const secret = `whsec_${Buffer.from('a secret of thirty-two bytes ok!').toString('base64')}`;
@@ -65,9 +64,9 @@ t.test('anything else is refused', async (t) => {
   t.ok(new WebhookVerificationError('x') instanceof Error);
 });
 
-/** Runs a file with the loaders of this process; answers what it prints. */
+/** Runs a file; answers what it prints. */
 function run(t: Test, file: string, args: string[], env: Record<string, string> = {}) {
-  const child: ChildProcess = spawn(process.execPath, [...readsTypes, file, ...args], {
+  const child: ChildProcess = spawn(process.execPath, [file, ...args], {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -106,7 +105,7 @@ t.test('the receiver in the README takes what is signed, once, and refuses the r
   writeFileSync(
     file,
     script
-      .replace('./dist/src/client/webhooks.js', resolve('src/client/webhooks.ts'))
+      .replace('./dist/src/client/webhooks.js', resolve('dist/src/client/webhooks.js'))
       .replace('listen(3000)', `listen(${port}, '127.0.0.1', () => console.log('listening'))`),
   );
   const receiver = run(t, file, [], { WEBHOOK_SECRET: secret });
@@ -131,7 +130,7 @@ t.test('the command line forwards a project’s events, signed, with the ids of 
     webhooks_enabled: true,
   });
   const args = ['listen', '--forward-to', local.url, '--base', service.base, '--cookie', user.cookie];
-  const cli = run(t, resolve('src/client/cli.ts'), [...args, '--secret', secret]);
+  const cli = run(t, resolve('dist/src/client/cli.js'), [...args, '--secret', secret]);
   await cli.until(/listening/);
   const source = await serveSources(t, (_, response) => response.writeHead(404).end());
   await user.call('POST', '/api/v1/prepare', { project_id: user.projectId, src: `${source}/none.png` });
@@ -145,7 +144,7 @@ t.test('the command line forwards a project’s events, signed, with the ids of 
   }
   t.match((await cli.until(/asset\.failed ast_\w+ evt_\w+ -> (\d+)/))[1], '200');
 
-  const refused = run(t, resolve('src/client/cli.ts'), [
+  const refused = run(t, resolve('dist/src/client/cli.js'), [
     ...args.slice(0, 5),
     '--project',
     user.projectId,
@@ -153,6 +152,6 @@ t.test('the command line forwards a project’s events, signed, with the ids of 
     'service.session_token=none',
   ]);
   await refused.until(/answers 401/);
-  const help = run(t, resolve('src/client/cli.ts'), ['listen', '--help']);
+  const help = run(t, resolve('dist/src/client/cli.js'), ['listen', '--help']);
   await help.until(/usage: npm run cli -- listen --forward-to <url>/);
 });
