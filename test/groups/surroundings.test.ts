@@ -8,7 +8,6 @@ await runTogether(
   'test/load.test.ts',
   'test/readme.test.ts',
   'test/cli.test.ts',
-  'test/client/client.test.ts',
   'test/outbound/*.test.ts',
   'test/brand/sites.test.ts',
   'test/brand/bad-sites.test.ts',
