@@ -3,7 +3,7 @@
  * `npm run bench auth` measures: few tries, and a bound that a busy machine keeps.
  */
 import t from 'tap';
-import { median } from '../../src/bench/cpu.ts';
+import { quantile } from '../../src/bench/cpu.ts';
 import { startFront } from '../fixtures/http.ts';
 
 const pairs = 40;
@@ -32,6 +32,7 @@ t.test('401 after the same time for an unknown e-mail and a wrong password', asy
     // Whatever else runs at that moment slows now the one, now the other.
     for (const one of n % 2 === 0 ? tries : tries.reverse()) await one();
   }
-  const ratio = median(unknown) / median(wrong);
-  t.ok(Math.abs(ratio - 1) <= bound, `${median(unknown)} ms and ${median(wrong)} ms`);
+  // Of the quickest: what else runs only adds to them.
+  const [least, leastWrong] = [quantile(unknown, 0.1), quantile(wrong, 0.1)];
+  t.ok(Math.abs(least / leastWrong - 1) <= bound, `${least} ms and ${leastWrong} ms`);
 });
