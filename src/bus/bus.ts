@@ -124,7 +124,9 @@ export async function openBus({
     onNoStream: () => void restore(),
     streamOf: subjects.streamOf,
   });
-  const server: Server = { manager, stream, subjects, restore };
+  const readers: Server['readers'] = new Set();
+  const isClosed = () => connection.isClosed();
+  const server: Server = { manager, stream, subjects, restore, readers, isClosed };
   /** Work up to these sequences was given out by a consumer of before, by effect. */
   const givenOut = new Map<string, number>();
   const reconnects = new Set<() => void>();
@@ -312,6 +314,8 @@ export async function openBus({
 
     async close(): Promise<void> {
       if (!connection.isClosed()) await connection.close();
+      // The client goes on looking after them for ever.
+      for (const reader of readers) void reader.close();
       publisher.stop();
     },
   };
@@ -384,6 +388,9 @@ export type Server = {
   subjects: Subjects;
   /** Makes missing streams again; with the error of a request, only if that is what it says. Never throws. */
   restore(cause?: unknown): Promise<void>;
+  /** What is being read: it ends with the bus. */
+  readers: Set<ConsumerMessages>;
+  isClosed(): boolean;
 };
 
 /** Whoever finds a stream missing asks for it; one at a time, and with a pause for a server that has not the room. */
@@ -449,7 +456,7 @@ async function readCommands(
   };
 
   const run = async (): Promise<void> => {
-    while (!stopped) {
+    while (!stopped && !server.isClosed()) {
       const resumed = new Promise<void>((resolve) => {
         wake = resolve;
       });
@@ -464,7 +471,7 @@ async function readCommands(
         opened = undefined;
         await resumed;
       } catch (err) {
-        if (stopped) return;
+        if (stopped || server.isClosed()) return;
         log.warn({ err }, 'reading commands was interrupted, going on after the last one');
         await opened?.close();
         opened = undefined;
@@ -495,7 +502,7 @@ type Reader = { messages: ConsumerMessages; pending: number; close(): Promise<vo
  * into account, and would buffer the whole stream.
  */
 async function openReader(
-  { manager, stream }: Server,
+  { manager, stream, readers }: Server,
   name: string,
   maxMessages: number,
   config: Partial<ConsumerConfig>,
@@ -516,10 +523,12 @@ async function openReader(
     idle_heartbeat: heartbeatMs,
     abort_on_missing_resource: true,
   });
+  readers.add(messages);
   return {
     messages,
     pending: info.num_pending,
     async close() {
+      readers.delete(messages);
       // Not waited for: it ends only for somebody who still iterates, and a server that cannot be reached forgets
       // its consumer by itself.
       void messages.close();

@@ -26,7 +26,7 @@ export const reopenMs = 200;
 
 /** @throws when it cannot be opened at first; what fails afterwards is tried again until `signal` is aborted. */
 export async function consume(
-  { manager, stream, restore }: Server,
+  { manager, stream, restore, readers, isClosed }: Server,
   { stream: name, config, configAgain, maxMessages, take, onInterrupted, onReplaced, signal }: Reading,
 ): Promise<{ close(): void; ended: Promise<void> }> {
   let madeAt: string | undefined;
@@ -46,30 +46,37 @@ export async function consume(
   const open = async (): Promise<ConsumerMessages> => {
     await ensure();
     const consumer = await stream.consumers.get(name, config.durable_name);
-    return consumer.consume({
+    const opened = await consumer.consume({
       max_messages: maxMessages,
       expires: pullMs,
       idle_heartbeat: heartbeatMs,
       abort_on_missing_resource: true,
     });
+    readers.add(opened);
+    return opened;
   };
   let messages: ConsumerMessages | undefined = await open();
 
+  const hasEnded = () => signal.aborted || isClosed();
+  const forget = (): void => {
+    if (messages) readers.delete(messages);
+    messages = undefined;
+  };
+
   const run = async (): Promise<void> => {
-    while (!signal.aborted) {
+    while (!hasEnded()) {
       try {
         messages ??= await open();
         // Closed meanwhile: `close` found nothing to end.
-        if (signal.aborted) void messages.close();
+        if (hasEnded()) void messages.close();
         else await take(messages);
       } catch (err) {
-        if (signal.aborted) return;
-        messages = undefined;
+        if (hasEnded()) return;
         onInterrupted(err);
         await restore(err);
       }
-      messages = undefined;
-      if (!signal.aborted) await delay(reopenMs);
+      forget();
+      if (!hasEnded()) await delay(reopenMs);
     }
   };
   const ended = run();

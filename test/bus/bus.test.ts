@@ -740,6 +740,23 @@ async function createWay(t: Test) {
   };
 }
 
+t.test('what reads ends with the bus, and leaves nothing that would keep a process', async (t) => {
+  const prefix = `${uniqueName('b')}.`;
+  const keeper = await open(t, { prefix });
+  const bus = await openBus(optionsFor(prefix));
+  const before = logged.length;
+  await bus.readCommands(all, 0, () => true);
+  await bus.takeWork('merge', 1, () => undefined);
+  await bus.followFacts('ends', ['ready'], async () => undefined);
+  const watches = () => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
+  const watching = watches();
+  await bus.close();
+  await until(systemTime, () => watches() < watching);
+  await delay(1_000);
+  t.strictSame(logged.slice(before), [], 'nobody goes on trying');
+  t.equal(keeper.connected(), true);
+});
+
 t.test('a lost connection comes back, with its reader, its taker and who listens', async (t) => {
   const way = await createWay(t);
   const prefix = `${uniqueName('b')}.`;
