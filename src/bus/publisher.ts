@@ -169,6 +169,10 @@ export function createPublisher(
   };
 
   const enqueue = (message: Outgoing, settle: Settle): void => {
+    if (stopping.signal.aborted) {
+      settle(closed(), none);
+      return;
+    }
     const stream = streamOf(message.subject);
     let lane = lanes.get(stream);
     if (!lane) {
@@ -259,13 +263,14 @@ export function createPublisher(
       clearInterval(timer);
       const left = [...pending.values(), ...[...lanes.values()].flatMap(({ waiting }) => waiting.splice(0))];
       pending.clear();
-      for (const { settle } of left) settle(new NatsError('the bus was closed', 'CONNECTION_CLOSED'), none);
+      for (const { settle } of left) settle(closed(), none);
     },
   };
 }
 
 type Outcome = { failure: NatsError | undefined; stored: Stored };
 
+const closed = (): NatsError => new NatsError('the bus was closed', 'CONNECTION_CLOSED');
 const timeUp = (): NatsError => new NatsError('a message was not confirmed in time', timeoutCode);
 
 /** Whether a message may be stored when it is sent again: nobody took it, nobody answered, or it is being stored. */
