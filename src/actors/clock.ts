@@ -44,30 +44,19 @@ export function every(
   run: () => Promise<void>,
   onError: (cause: unknown) => void,
 ): { stop(): Promise<void> } {
-  let isStopped = false;
-  let endPause: () => void = () => undefined;
-  /** No signal is listened to: each process takes dozens of these pauses a second, for ever. */
-  const pause = () =>
-    new Promise<void>((resolve) => {
-      const cancel = clock.after(ms, resolve);
-      endPause = () => {
-        cancel();
-        resolve();
-      };
-    });
+  const stopping = new AbortController();
   const loop = async () => {
     // Not before the caller has what this answers.
     await Promise.resolve();
-    while (!isStopped) {
+    while (!stopping.signal.aborted) {
       await run().catch(onError);
-      if (!isStopped) await pause();
+      await sleep(clock, ms, stopping.signal);
     }
   };
   const looping = loop();
   return {
     async stop() {
-      isStopped = true;
-      endPause();
+      stopping.abort();
       await looping;
     },
   };
