@@ -5,7 +5,8 @@
  * away, and reading starts again at the stored positions.
  */
 import { runtime } from '../../schemas/limits.ts';
-import type { Bus, Command, CommandReader, Log } from '../bus/bus.ts';
+import type { Bus, Log } from '../bus/bus.ts';
+import type { Command, CommandReader } from '../bus/read.ts';
 import type { PartitionRecord, PartitionStore } from '../store/partitions.ts';
 import { type BatchMemory, type BatchPorts, FencedError, processBatch } from './batch.ts';
 import { type Clock, every, sleep } from './clock.ts';

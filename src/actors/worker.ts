@@ -6,7 +6,8 @@
  * keeps a paid prediction from being submitted twice.
  */
 import { EffectError, type ErrorCode } from '../../schemas/errors.ts';
-import type { Bus, Log, WorkItem } from '../bus/bus.ts';
+import type { Bus, Log } from '../bus/bus.ts';
+import type { WorkItem } from '../bus/work.ts';
 import { type Clock, every, sleep } from './clock.ts';
 import type { Slots } from './slots.ts';
 

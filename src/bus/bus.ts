@@ -6,58 +6,28 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import {
-  AckPolicy,
-  type ConsumerConfig,
   type ConsumerMessages,
   connect,
-  DeliverPolicy,
   headers,
   type JetStreamClient,
   type JetStreamManager,
-  type JsMsg,
   type Msg,
   type NatsConnection,
-  nuid,
 } from 'nats';
 import pRetry from 'p-retry';
 import { runtime } from '../../schemas/limits.ts';
 import { readAddress } from './address.ts';
-import { consume, heartbeatMs, pullMs, reopenMs } from './consume.ts';
+import { reopenMs } from './consume.ts';
 import { describeStreams } from './describe.ts';
 import { followFacts } from './follow.ts';
 import { createPublisher, type Outgoing } from './publisher.ts';
+import { type Command, readCommands, replayFacts } from './read.ts';
 import { checkServer, ensureStreams, isStreamMissing, type StreamOptions, whenMade } from './streams.ts';
 import { createSubjects, type Subjects } from './subjects.ts';
+import { takeWork, type WorkItem } from './work.ts';
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
-
-export type Command = {
-  seq: number;
-  partition: number;
-  project: string;
-  kind: string;
-  id: string;
-  message: { type: string } & Record<string, unknown>;
-  /** Messages behind this one that had not been delivered when it was. */
-  pending: number;
-};
-
-export type WorkItem = {
-  body: unknown;
-  /** Sequence in the stream: the same for every delivery of one message. */
-  seq: number;
-  /** How often it was delivered, 1-based: more than once means that a worker was lost or slow. */
-  deliveries: number;
-  /** Keeps it from being given to another worker. To be called well within the ack wait. */
-  keep(): void;
-  /** It is done: waits until the server knows. */
-  done(): Promise<void>;
-  /** Leaves it to another worker, who gets it after the ack wait or when this one calls `back`. */
-  back(): void;
-  /** Another delivery of the same message takes its place. */
-  forget(): void;
-};
 
 export type Subscription = { stop(): void };
 
@@ -82,19 +52,14 @@ export type BusOptions = StreamOptions & {
 
 export type Bus = Awaited<ReturnType<typeof openBus>>;
 
-/** How long a worker may be silent about a piece of work before another gets it, in ms. */
-export const workAckWaitMs = 4_000;
 /** How long a message waits for its confirmation before it is sent again. */
 const publishTimeoutMs = 2_500;
 /** A stream whose leader was killed has none for 4 to 9 s, which the server does not let us change. */
 const publishPatienceMs = 10_000;
 const apiTimeoutMs = 5_000;
+const failureHeader = 'Failure';
 /** What is stored together has the time of one message. */
 const maxTogether = 1_000;
-const maxWorkHeld = 20_000;
-/** Items that wait in the client's own buffer, where nobody keeps them: few, and taken out at once. */
-const pulledAhead = 64;
-
 /** Connects, tried again for half a minute, and makes the streams. @throws when the server is not to be had. */
 export async function openBus({
   url,
@@ -407,290 +372,4 @@ function createRestorer(ensure: () => Promise<void>, log: Log): Server['restore'
     running ??= run();
     await running;
   };
-}
-
-type ReadOptions = {
-  of: number[];
-  after: number;
-  partitions: number;
-  onCommand: (command: Command) => boolean;
-  log: Log;
-};
-
-/** What a reader of commands is steered by. */
-export type CommandReader = { resume(): void; stop(): Promise<void> };
-
-const failureHeader = 'Failure';
-const nsPerMs = 1_000_000;
-const readerIdleMs = 5_000;
-const maxRead = 512;
-
-async function readCommands(
-  server: Server,
-  { of, after, partitions, onCommand, log }: ReadOptions,
-): Promise<CommandReader> {
-  const { subjects } = server;
-  const filters = of.length === partitions ? [subjects.allCommands] : of.map(subjects.commandsOf);
-  let last = after;
-  let stopped = false;
-  let wake: (() => void) | undefined;
-
-  const open = () =>
-    openReader(server, subjects.streams.commands, maxRead, {
-      deliver_policy: DeliverPolicy.StartSequence,
-      opt_start_seq: last + 1,
-      filter_subjects: filters,
-    });
-  let opened: Reader | undefined = await open();
-
-  /** Ends when no more can be taken. Nothing is missing between two deliveries, or it throws. */
-  const read = async (messages: ConsumerMessages): Promise<void> => {
-    let deliveries = 0;
-    for await (const message of messages) {
-      deliveries += 1;
-      if (stopped) return;
-      if (message.info.deliverySequence !== deliveries) throw new Error('a command was skipped');
-      last = message.seq;
-      if (!onCommand(parseCommand(message, subjects, log))) return;
-    }
-  };
-
-  const run = async (): Promise<void> => {
-    while (!stopped && !server.isClosed()) {
-      const resumed = new Promise<void>((resolve) => {
-        wake = resolve;
-      });
-      try {
-        opened ??= await open();
-        // Stopped meanwhile: `stop` found nothing to end.
-        if (stopped) await opened.close();
-        else await read(opened.messages);
-        if (stopped) return;
-        // Closed rather than paused, which bounds the client's buffer: it goes on fetching in a pause.
-        await opened.close();
-        opened = undefined;
-        await resumed;
-      } catch (err) {
-        if (stopped || server.isClosed()) return;
-        log.warn({ err }, 'reading commands was interrupted, going on after the last one');
-        await opened?.close();
-        opened = undefined;
-        await server.restore(err);
-        await delay(reopenMs);
-      }
-    }
-  };
-  const running = run();
-
-  return {
-    resume: () => wake?.(),
-    async stop() {
-      stopped = true;
-      wake?.();
-      await opened?.close();
-      await running;
-    },
-  };
-}
-
-type Reader = { messages: ConsumerMessages; pending: number; close(): Promise<void> };
-
-/**
- * A reader of one stream, without acknowledgements; its messages end with an error when the server loses it.
- *
- * Not the client's ordered consumer: that one takes neither the time of its idleness nor a pause of its reader
- * into account, and would buffer the whole stream.
- */
-async function openReader(
-  { manager, stream, readers }: Server,
-  name: string,
-  maxMessages: number,
-  config: Partial<ConsumerConfig>,
-): Promise<Reader> {
-  const info = await manager.consumers.add(name, {
-    ...config,
-    name: nuid.next(),
-    ack_policy: AckPolicy.None,
-    max_deliver: 1,
-    mem_storage: true,
-    num_replicas: 1,
-    inactive_threshold: readerIdleMs * nsPerMs,
-  });
-  const consumer = await stream.consumers.get(name, info.name);
-  const messages = await consumer.consume({
-    max_messages: maxMessages,
-    expires: pullMs,
-    idle_heartbeat: heartbeatMs,
-    abort_on_missing_resource: true,
-  });
-  readers.add(messages);
-  return {
-    messages,
-    pending: info.num_pending,
-    async close() {
-      readers.delete(messages);
-      // Not waited for: it ends only for somebody who still iterates, and a server that cannot be reached forgets
-      // its consumer by itself.
-      void messages.close();
-      void manager.consumers.delete(name, info.name).catch(() => false);
-    },
-  };
-}
-
-function parseCommand(message: JsMsg, subjects: Subjects, log: Log): Command {
-  return {
-    seq: message.seq,
-    ...subjects.parseCommand(message.subject),
-    message: readMessage(message, log),
-    pending: message.info.pending,
-  };
-}
-
-/** What cannot be read becomes a message that no machine knows: it is passed, and in nobody's way. */
-function readMessage({ data, seq, subject }: JsMsg, log: Log): Command['message'] {
-  try {
-    const message = JSON.parse(decoder.decode(data));
-    if (typeof message?.type === 'string') return message;
-    log.error({ seq, subject }, 'command without a type');
-  } catch (err) {
-    log.error({ err, seq, subject }, 'command that is no JSON');
-  }
-  return { type: '' };
-}
-
-type WorkOptions = {
-  effect: string;
-  held: number;
-  onWork: (item: WorkItem) => void;
-  log: Log;
-  /** Sequences up to here were delivered before this consumer was made. */
-  givenOut: number;
-};
-
-async function takeWork(
-  server: Server,
-  { effect, held, onWork, log, givenOut: givenOutAtFirst }: WorkOptions,
-): Promise<{ stop(): Promise<void> }> {
-  const { subjects } = server;
-  const stopping = new AbortController();
-  const { signal } = stopping;
-  let givenOut = givenOutAtFirst;
-  let count = 0;
-  let wake: (() => void) | undefined;
-  const release = () => {
-    count -= 1;
-    wake?.();
-  };
-
-  const take = async (from: ConsumerMessages): Promise<void> => {
-    for await (const message of from) {
-      if (signal.aborted) return;
-      const body = readWork(message, log);
-      if (body === undefined) continue;
-      count += 1;
-      onWork(toWorkItem(message, body, { release, givenOut }));
-      while (count >= held && !signal.aborted) {
-        await new Promise<void>((resolve) => {
-          wake = resolve;
-        });
-      }
-    }
-  };
-  const reading = await consume(server, {
-    stream: subjects.streams.work,
-    config: {
-      durable_name: effect,
-      filter_subject: subjects.workOf(effect),
-      ack_policy: AckPolicy.Explicit,
-      ack_wait: workAckWaitMs * nsPerMs,
-      max_ack_pending: maxWorkHeld,
-      max_deliver: -1,
-    },
-    maxMessages: pulledAhead,
-    take,
-    // Its sequences begin anew.
-    onReplaced() {
-      givenOut = 0;
-    },
-    onInterrupted: (err) => log.warn({ err, effect }, 'taking work was interrupted, going on'),
-    signal,
-  });
-  return {
-    async stop() {
-      stopping.abort();
-      reading.close();
-      wake?.();
-      await reading.ended;
-    },
-  };
-}
-
-/** @param release called once, when the item is this worker's no more. */
-function toWorkItem(
-  message: JsMsg,
-  body: unknown,
-  { release, givenOut }: { release: () => void; givenOut: number },
-): WorkItem {
-  let isHeld = true;
-  const letGo = () => {
-    if (isHeld) release();
-    isHeld = false;
-  };
-  return {
-    body,
-    seq: message.seq,
-    deliveries: message.info.deliveryCount + (message.seq <= givenOut ? 1 : 0),
-    keep: () => message.working(),
-    async done() {
-      letGo();
-      await message.ackAck();
-    },
-    back() {
-      letGo();
-      message.nak();
-    },
-    forget: letGo,
-  };
-}
-
-/** Work that nobody can read is taken out of the queue. */
-function readWork(message: JsMsg, log: Log): unknown {
-  try {
-    return JSON.parse(decoder.decode(message.data));
-  } catch (err) {
-    log.error({ err, seq: message.seq, subject: message.subject }, 'work that is no JSON');
-    message.term();
-    return;
-  }
-}
-
-/** Asked for at once: a replay reads some thousands, and waits for the server each time that it asks. */
-const maxReplayRead = 1_024;
-
-type ReplayOptions = { subject: string; sinceTs: number; signal?: AbortSignal };
-
-async function* replayFacts(
-  server: Server,
-  { subject, sinceTs, signal }: ReplayOptions,
-): AsyncGenerator<unknown> {
-  const reader = await openReader(server, server.subjects.streams.facts, maxReplayRead, {
-    deliver_policy: DeliverPolicy.StartTime,
-    opt_start_time: new Date(sinceTs).toISOString(),
-    filter_subjects: [subject],
-  });
-  const leave = () => void reader.messages.close();
-  signal?.addEventListener('abort', leave, { once: true });
-  let left = reader.pending;
-  try {
-    if (left === 0 || signal?.aborted) return;
-    for await (const message of reader.messages) {
-      yield JSON.parse(decoder.decode(message.data));
-      left -= 1;
-      // Some may have grown too old to be kept meanwhile.
-      if (left <= 0 || message.info.pending === 0 || signal?.aborted) return;
-    }
-  } finally {
-    signal?.removeEventListener('abort', leave);
-    await reader.close();
-  }
 }

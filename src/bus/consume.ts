@@ -20,15 +20,36 @@ export type Reading = {
 };
 
 /** Each request for messages lives this long; after trouble the client waits about as long to ask again. */
-export const pullMs = 3_000;
-export const heartbeatMs = 1_000;
+const pullMs = 3_000;
+const heartbeatMs = 1_000;
 export const reopenMs = 200;
+
+/** Messages of a consumer, `maxMessages` held by the client. They end with the bus, or with an error when it is lost. */
+export async function pull(
+  { stream, readers, isClosed }: Server,
+  streamName: string,
+  consumerName: string,
+  maxMessages: number,
+): Promise<ConsumerMessages> {
+  const consumer = await stream.consumers.get(streamName, consumerName);
+  const messages = await consumer.consume({
+    max_messages: maxMessages,
+    expires: pullMs,
+    idle_heartbeat: heartbeatMs,
+    abort_on_missing_resource: true,
+  });
+  readers.add(messages);
+  // Closed meanwhile: the bus found nothing to end.
+  if (isClosed()) void messages.close();
+  return messages;
+}
 
 /** @throws when it cannot be opened at first; what fails afterwards is tried again until `signal` is aborted. */
 export async function consume(
-  { manager, stream, restore, readers, isClosed }: Server,
+  server: Server,
   { stream: name, config, configAgain, maxMessages, take, onInterrupted, onReplaced, signal }: Reading,
 ): Promise<{ close(): void; ended: Promise<void> }> {
+  const { manager, restore, readers, isClosed } = server;
   let madeAt: string | undefined;
 
   /** The consumer, made when it is not there. Of several processes that make it, one is first. */
@@ -45,15 +66,7 @@ export async function consume(
 
   const open = async (): Promise<ConsumerMessages> => {
     await ensure();
-    const consumer = await stream.consumers.get(name, config.durable_name);
-    const opened = await consumer.consume({
-      max_messages: maxMessages,
-      expires: pullMs,
-      idle_heartbeat: heartbeatMs,
-      abort_on_missing_resource: true,
-    });
-    readers.add(opened);
-    return opened;
+    return pull(server, name, config.durable_name, maxMessages);
   };
   let messages: ConsumerMessages | undefined = await open();
 

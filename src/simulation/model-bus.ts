@@ -4,9 +4,11 @@
  *
  * What a process sends arrives in the order in which it was sent, late or never; between processes there is no order.
  */
-import type { Bus, Command, Subscription, WorkItem } from '../bus/bus.ts';
+import type { Bus, Subscription } from '../bus/bus.ts';
 import type { Outgoing, Stored } from '../bus/publisher.ts';
+import type { Command } from '../bus/read.ts';
 import { createSubjects } from '../bus/subjects.ts';
+import type { WorkItem } from '../bus/work.ts';
 import type { Audit } from './audit.ts';
 import type { Faults } from './faults.ts';
 import type { Host, World } from './world.ts';
