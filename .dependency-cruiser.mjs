@@ -65,6 +65,7 @@ export default {
       ['^src/(auth|mail|quota|brand|webhooks|sse|store|bus|outbound)/', '^schemas/'],
       [
         '@node-rs/argon2',
+        'piscina',
         'uWebSockets\\.js',
         '@trufflesuite',
         'lru-cache',
@@ -168,7 +169,7 @@ export default {
     spokenIn('mongodb in store', '^src/(store|embedded|bench)/', ['mongodb']),
     spokenIn('nats in bus', '^src/bus/', ['nats']),
     spokenIn('uWebSockets.js in http and sse', '^src/(http|sse|bench)/', ['uWebSockets\\.js']),
-    spokenIn('argon2 in auth', '^src/auth/', ['@node-rs/argon2']),
+    spokenIn('argon2 in auth', '^src/auth/', ['@node-rs/argon2', 'piscina']),
     spokenIn('nodemailer in mail', '^src/mail/', ['nodemailer']),
     spokenIn('aws4fetch in one file', '^src/media/s3-client\\.ts$', ['aws4fetch']),
     spokenIn('openid-client in one file', '^src/auth/oauth-providers\\.ts$', ['openid-client']),

@@ -1,9 +1,13 @@
 /**
  * Passwords: argon2id, a few at a time. A hash takes tens of milliseconds of a core and 19 MB, so their number
- * is bounded, running and waiting; who comes beyond that is told to come again.
+ * is bounded, running and waiting; who comes beyond that is told to come again. They have threads of their own, of
+ * lower priority: in Node's they would keep files from being read, and the event loop from its core.
  */
+import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
-import { hash, verify } from '@node-rs/argon2';
+import { extname } from 'node:path';
+import { Piscina } from 'piscina';
+import type { HashTask, VerifyTask } from './password-thread.ts';
 
 /** Too many passwords are being checked. `retryAfterMs`: when it is worth another try. */
 export class BusyError extends Error {
@@ -23,10 +27,18 @@ export type Passwords = ReturnType<typeof createPasswords>;
 
 /** OWASP's second choice for argon2id: 19 MiB, two passes, one lane. */
 const ownCost: Cost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
-/** The hash of 32 random bytes that nobody knows: what is checked where there is no hash. */
-const dummy =
-  '$argon2id$v=19$m=19456,t=2,p=1$d+wtSaaRReLmNm62KrOopg$avdUWYbEV2eXBUih6DjOvCmq4oicUI6ER1GN6bAkhJU';
+/** What is checked where there is no hash: one that nothing fits, at the cost of those that are made. */
+const dummyOf = ({ memoryCost, timeCost, parallelism }: Cost): string =>
+  `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$${randomBase64(16)}$${randomBase64(32)}`;
+const randomBase64 = (bytes: number): string => randomBytes(bytes).toString('base64').replaceAll('=', '');
 const maxQueued = 64;
+/** The file that threads run. */
+const threadUrl = new URL(`./password-thread${extname(import.meta.url)}`, import.meta.url);
+const niceIncrement = 10;
+/** Each thread is some megabytes. */
+const idleMs = 60_000;
+/** Hashes live outside the heap. */
+const youngGenerationMb = 2;
 const busyRetryMs = 2_000;
 
 /**
@@ -41,12 +53,23 @@ export function createPasswords({
   cost?: Cost;
 } = {}) {
   const turns = createTurns(concurrent);
+  const threads = new Piscina({
+    filename: threadUrl.href,
+    minThreads: 0,
+    maxThreads: concurrent,
+    idleTimeout: idleMs,
+    niceIncrement,
+    resourceLimits: { maxYoungGenerationSizeMb: youngGenerationMb },
+  });
+  const hash = (task: HashTask): Promise<string> => threads.run(task, { name: 'hash' });
+  const verify = (task: VerifyTask): Promise<boolean> => threads.run(task, { name: 'verify' });
+  const dummy = dummyOf(cost);
   let admitted = 0;
 
   return {
     /** @returns argon2id in PHC form, its parameters included. @throws {BusyError} */
     async hash(password: string): Promise<string> {
-      return turns.run(() => hash(password, cost));
+      return turns.run(() => hash({ password, cost }));
     },
 
     /**
@@ -57,7 +80,7 @@ export function createPasswords({
      */
     async verify(stored: string | null, password: string): Promise<boolean> {
       return turns.run(async () => {
-        const fits = await verify(stored ?? dummy, password);
+        const fits = await verify({ stored: stored ?? dummy, password });
         return stored !== null && fits;
       });
     },

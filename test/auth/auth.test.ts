@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
 import {
@@ -33,6 +34,17 @@ t.test('passwords', async (t) => {
     }
     t.equal(await passwords.verify(null, ''), false);
     t.equal(await passwords.verify(null, 'anything'), false);
+  });
+
+  t.test('hashes leave the threads alone that read files', async (t) => {
+    // More than the pool has that files are read by.
+    const passwords = createPasswords({ concurrent: 6 });
+    const ended: string[] = [];
+    await Promise.all([
+      ...Array.from({ length: 6 }, () => passwords.verify(null, 'x').then(() => ended.push('hash'))),
+      readFile(new URL(import.meta.url)).then(() => ended.push('file')),
+    ]);
+    t.equal(ended[0], 'file');
   });
 
   t.test('some at once, 64 in the queue, and then busy', async (t) => {
