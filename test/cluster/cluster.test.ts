@@ -45,9 +45,13 @@ fleet.addProcess('scheduler-2', { ROLE: 'scheduler' });
 const store = await openStore(fleet.env['MONGODB_URL'] ?? '', fleet.env['MONGODB_DATABASE'] ?? '', {
   log: createLog('silent'),
 });
+const natsPorts = (fleet.env['NATS_URL'] ?? '').split(',').map((url) => Number(url.split(':').at(-1)));
+/** The way of one worker to the bus, which can be cut. */
+const link = await startBalancer(natsPorts);
 t.teardown(async () => {
   await store.close();
   await fleet.stop();
+  link.close();
   source.close();
   await rm(folder, { recursive: true, force: true });
 });
@@ -113,9 +117,6 @@ t.test('partitions move as workers die, pause, are cut off and join; facts come 
   await second.ready();
   await untilOwned({ by: 2 });
 
-  const natsPorts = (fleet.env['NATS_URL'] ?? '').split(',').map((url) => Number(url.split(':').at(-1)));
-  const link = await startBalancer(natsPorts);
-  t.teardown(() => link.close());
   const third = fleet.addProcess('worker-3', { ROLE: 'worker', NATS_URL: link.url.replace('http', 'nats') });
   await third.ready();
   ms['joined'] = await untilOwned({ by: 3 });
