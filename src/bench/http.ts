@@ -21,6 +21,7 @@ import { createLog } from '../log.ts';
 import type { SessionRecord } from '../store/sessions.ts';
 import type { UserRecord } from '../store/users.ts';
 import { report, spread } from './cpu.ts';
+import { memoryEnv, nodeOptions } from './processes.ts';
 import { askFor } from './wrk.ts';
 
 const pairs = 7;
@@ -65,6 +66,8 @@ async function start(kind: 'front' | 'bare'): Promise<Running> {
   // Its log goes where nobody reads it, through all that writes it.
   const child = fork(fileURLToPath(import.meta.url), [kind, token], {
     stdio: ['ignore', openSync('/dev/null', 'w'), 'inherit', 'ipc'],
+    execArgv: nodeOptions,
+    env: { ...process.env, ...memoryEnv },
   });
   child.on('exit', (code) => {
     if (code) process.exit(code);
