@@ -153,8 +153,11 @@ const titleNames = /(^|[-_])(title|heading|name|headline|plan-name|label)([-_]|$
 
 function itemOf(element: Element, text: (one: Element) => string): Item {
   const inside = [...descendants(element)].slice(0, 200);
+  const headings = inside.filter(({ tag }) => /^h[1-6]$/.test(tag));
+  // What counts the items stands before their titles.
+  const first = headings.length > 1 ? headings.find((one) => !/^\d{1,2}[.)]?$/.test(text(one))) : headings[0];
   const heading =
-    inside.find(({ tag }) => /^h[1-6]$/.test(tag)) ??
+    first ??
     inside.find((one) => one.tag === 'summary' || one.classes.some((name) => titleNames.test(name))) ??
     inside.find(({ tag }) => tag === 'strong' || tag === 'b' || tag === 'dt');
   return { element, heading, title: heading ? text(heading).slice(0, 200) : '', text: text(element) };
