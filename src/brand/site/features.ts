@@ -27,9 +27,14 @@ export const readFeatures: Reader<{ features: Feature[] }> = (outline, group, { 
   if (!areAlike(group, items) || areOthers(items)) return false;
   const known = items.map((item) => readFeature(outline, item)).filter((one) => one !== undefined);
   if (known.length < 2 || known.length < items.length * 0.6) return false;
-  features.push(...known.filter(({ title }) => !features.some((one) => one.title === title)));
+  if (asks.test(caption) && !isNamed && features.length === 0) asked.set(outline, known);
+  else features.push(...known.filter(({ title }) => !features.some((one) => one.title === title)));
   return true;
 };
+
+const asks = /[?？]$/;
+/** `Sound familiar?`: what visitors suffer from, where what is offered comes after it. */
+const asked = new WeakMap<Outline, Feature[]>();
 
 /** Under a heading that says `Features`: smaller headings with a sentence each, and nothing around the two. */
 export function readFlatFeatures(
@@ -37,6 +42,7 @@ export function readFlatFeatures(
   { features }: { features: Feature[] },
   isTaken: (one: Element) => boolean,
 ): void {
+  if (features.length === 0) features.push(...(asked.get(outline) ?? []));
   if (isOfProgram(outline.page)) return;
   for (const heading of outline.content) {
     if (!/^h[1-4]$/.test(heading.tag) || !featureWords.test(outline.text(heading, maxCaptionChars))) continue;
@@ -163,7 +169,6 @@ const featureNames =
 
 /** People, articles, questions, goods and logos are lists of other things. What holds the whole page is no list. */
 function isNoFeature(parent: Element): boolean {
-  const isOther = (name: string) => otherLists.test(` ${name} `) && !featureNames.test(name);
   return (
     closest(
       parent,
@@ -174,6 +179,8 @@ function isNoFeature(parent: Element): boolean {
     ) !== undefined
   );
 }
+
+const isOther = (name: string): boolean => otherLists.test(` ${name} `) && !featureNames.test(name);
 
 const otherLists =
   /[\s_-](team|faq|accordion|timeline|blog|posts?|portfolio|gallery|clients?|partners?|logos|comments?|experience|education|contact|form|products?|shop|cart|testimonials?|pricing|resume|footer|steps?|sponsors?|alerts?|toasts?|tooltips?|popovers?|modals?)[\s_-]/i;
