@@ -24,7 +24,7 @@ export const readFeatures: Reader<{ features: Feature[] }> = (outline, group, { 
   const items = group.items.map(
     (item): FeatureItem => (mayBeLed && ledIn(outline, item)) || titled(outline, item),
   );
-  if (!areAlike(group, items) || areOthers(items)) return false;
+  if (!areAlike(group, items) || areOthers(items) || areLabels(outline, group)) return false;
   const known = items.map((item) => readFeature(outline, item)).filter((one) => one !== undefined);
   if (known.length < 2 || known.length < items.length * 0.6) return false;
   if (asks.test(caption) && !isNamed && features.length === 0) asked.set(outline, known);
@@ -163,6 +163,15 @@ function areAlike({ isPart }: Group, items: readonly Item[]): boolean {
   const counts = tags.map((tag) => (tag === '' ? 0 : tags.filter((other) => other === tag).length));
   return Math.max(...counts) >= items.length * 0.6;
 }
+
+/** The same titles with other texts again and again: what each of several things is described by. */
+function areLabels({ groups }: Outline, { parent, items }: Group): boolean {
+  const titles = titlesOf(items);
+  const others = groups.filter((one) => one.parent !== parent && titlesOf(one.items) === titles);
+  return new Set(others.map((one) => one.items[0]?.text)).size > 2;
+}
+
+const titlesOf = (items: readonly Item[]): string => items.map(({ title }) => title).join('\n');
 
 const featureNames =
   /(^|[\s_-])(features?|benefits?|advantages?|vorteile?|services?|leistung(?:en)?|usp)([\s_-]|$)/i;
