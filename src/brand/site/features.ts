@@ -94,6 +94,7 @@ function areOthers(items: readonly Item[]): boolean {
     areQuestions(items) ||
     areGoods(items) ||
     areOfOtherKind(items) ||
+    isMost(items.filter(({ element }) => element.classes.some(isOther)).length, items) ||
     isMost(items.filter(isOption).length, items) ||
     isMost(items.filter(({ element }) => isManual(element)).length, items)
   );
@@ -192,7 +193,7 @@ function isNoFeature(parent: Element): boolean {
 const isOther = (name: string): boolean => otherLists.test(` ${name} `) && !featureNames.test(name);
 
 const otherLists =
-  /[\s_-](team|faq|accordion|timeline|blog|posts?|portfolio|gallery|clients?|partners?|logos|comments?|experience|education|contact|form|products?|shop|cart|testimonials?|pricing|resume|footer|steps?|sponsors?|alerts?|toasts?|tooltips?|popovers?|modals?)[\s_-]/i;
+  /[\s_-](team|cases?|process|roadmap|faq|accordion|timeline|blog|posts?|portfolio|gallery|clients?|partners?|logos|comments?|experience|education|contact|form|products?|shop|cart|testimonials?|pricing|resume|footer|steps?|sponsors?|alerts?|toasts?|tooltips?|popovers?|modals?)[\s_-]/i;
 
 /** The same, by the heading above: words in some languages help where names of classes do not. */
 const otherWords =
