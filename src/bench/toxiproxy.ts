@@ -60,6 +60,8 @@ export function spoilAtRandom(
     }
   };
   const running = run();
+  // Told by `stop`: what ends everything else first must not be hidden by proxies that end with it.
+  running.catch(() => undefined);
   return {
     async stop() {
       stopping.abort();
