@@ -4,7 +4,6 @@
  * Any failure on the way is thrown: the owner then drops its memory and reads again from the stored position
  * (crash-only, I4). What was stored before is recognised by its sequence and published again.
  */
-
 import type { Outgoing } from '../bus/publisher.ts';
 import type { Command } from '../bus/read.ts';
 import type { ActorDocument, ActorWrite, StoredFact, StoredWork } from '../store/actors.ts';

@@ -99,6 +99,7 @@ async function run(): Promise<boolean> {
     const spoiler = toxiproxyUrl ? spoilAtRandom(toxiproxyUrl, [first, ...links], random) : undefined;
     const progress = { killed: 0 };
     const killing = killAtRandom(fleet, progress);
+    // Awaited below; it must not hide why the assets were not made.
     killing.catch(() => undefined);
     await makeAll(world, progress);
     const killed = await killing;

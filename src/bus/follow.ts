@@ -3,7 +3,7 @@
  *
  * The consumer belongs to all processes that follow under its name; each fact goes to one of them.
  */
-import { AckPolicy, type ConsumerMessages, DeliverPolicy, type JsMsg } from 'nats';
+import { AckPolicy, type ConsumerMessages, DeliverPolicy, type JsMsg, nanos } from 'nats';
 import type { Log, Server } from './bus.ts';
 import { consume } from './consume.ts';
 
@@ -19,7 +19,6 @@ const maxTogether = 256;
 const maxPending = 4_096;
 const ackWaitMs = 30_000;
 const againMs = 1_000;
-const nsPerMs = 1_000_000;
 const decoder = new TextDecoder();
 
 /** Begins with what is published after its first call ever; later ones go on where the last has ended. */
@@ -64,7 +63,7 @@ export async function followFacts(
       filter_subjects: events.map((event) => subjects.factsOf('*', '*', event)),
       deliver_policy: DeliverPolicy.New,
       ack_policy: AckPolicy.Explicit,
-      ack_wait: ackWaitMs * nsPerMs,
+      ack_wait: nanos(ackWaitMs),
       max_ack_pending: maxPending,
     },
     // A stream that was made anew has begun while this process was reading.

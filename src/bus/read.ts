@@ -1,12 +1,19 @@
 /** Readers of a stream that keep their own position: the commands of partitions, and facts again. */
 import { setTimeout as delay } from 'node:timers/promises';
-import { AckPolicy, type ConsumerConfig, type ConsumerMessages, DeliverPolicy, type JsMsg, nuid } from 'nats';
+import {
+  AckPolicy,
+  type ConsumerConfig,
+  type ConsumerMessages,
+  DeliverPolicy,
+  type JsMsg,
+  nanos,
+  nuid,
+} from 'nats';
 import type { Log, Server } from './bus.ts';
 import { pull, reopenMs } from './consume.ts';
 import type { Subjects } from './subjects.ts';
 
 const decoder = new TextDecoder();
-const nsPerMs = 1_000_000;
 
 export type Command = {
   seq: number;
@@ -123,7 +130,7 @@ async function openReader(
     max_deliver: 1,
     mem_storage: true,
     num_replicas: 1,
-    inactive_threshold: readerIdleMs * nsPerMs,
+    inactive_threshold: nanos(readerIdleMs),
   });
   const messages = await pull(server, name, info.name, maxMessages);
   return {

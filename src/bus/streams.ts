@@ -7,6 +7,7 @@
 import {
   type JetStreamManager,
   type NatsConnection,
+  nanos,
   RetentionPolicy,
   StorageType,
   type StreamConfig,
@@ -15,7 +16,6 @@ import { sse } from '../../schemas/limits.ts';
 import type { Subjects } from './subjects.ts';
 
 const minServer: [major: number, minor: number] = [2, 12];
-const ns = 1_000_000;
 const duplicateWindowMs = 10 * 60_000;
 /** Above every stored position with room for messages whose positions were not flushed yet. */
 const restartGap = 1_000_000;
@@ -56,7 +56,7 @@ export async function ensureStreams(
   const common = {
     storage: StorageType.File,
     num_replicas: replicas,
-    duplicate_window: duplicateWindowMs * ns,
+    duplicate_window: nanos(duplicateWindowMs),
     allow_direct: true,
     allow_atomic: true,
   };
@@ -65,7 +65,7 @@ export async function ensureStreams(
     name: subjects.streams.facts,
     subjects: [subjects.allFacts],
     retention: RetentionPolicy.Limits,
-    max_age: sse.keptHours * 3_600_000 * ns,
+    max_age: nanos(sse.keptHours * 3_600_000),
   });
   await ensure(manager, {
     ...common,

@@ -1,10 +1,9 @@
 /** Work that is given to one of many takers, and to another when that one falls silent. */
-import { AckPolicy, type ConsumerMessages, type JsMsg } from 'nats';
+import { AckPolicy, type ConsumerMessages, type JsMsg, nanos } from 'nats';
 import type { Log, Server } from './bus.ts';
 import { consume } from './consume.ts';
 
 const decoder = new TextDecoder();
-const nsPerMs = 1_000_000;
 
 export type WorkItem = {
   body: unknown;
@@ -72,7 +71,7 @@ export async function takeWork(
       durable_name: effect,
       filter_subject: subjects.workOf(effect),
       ack_policy: AckPolicy.Explicit,
-      ack_wait: workAckWaitMs * nsPerMs,
+      ack_wait: nanos(workAckWaitMs),
       max_ack_pending: maxWorkHeld,
       max_deliver: -1,
     },
