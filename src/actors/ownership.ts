@@ -44,7 +44,7 @@ const deadAfterMs = 900;
 const retryMs = 100;
 const forceAfterMs = 1_500;
 /** How often the records are compared with what this worker believes to own. */
-const verifyMs = 2_000;
+const verifyMs = 250;
 
 type Peer = { heardAt: number; ready: boolean; version: number };
 /** `at`: when it was sent, on the sender's own clock. */
@@ -59,7 +59,8 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
   let owned = new Set<number>();
   /** Epochs of the records as they were claimed: another one means that somebody else was here in between. */
   let epochs = new Map<number, number>();
-  let wantedSince = clock.monotonic();
+  /** Since when partitions are wanted and not had. */
+  let missingSince: number | undefined;
   let lastTick = clock.monotonic();
   let running: Promise<void> = Promise.resolve();
   let stopped = false;
@@ -109,9 +110,13 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
       if (!isIsolated) ports.send('own.rel', { id: workerId });
     }
     const records = await claim([...wanted]);
-    const isNew = records.some(({ _id }) => !owned.has(_id)) || records.length !== owned.size;
-    if (isNew || dropped.length > 0) await startWith(records);
+    if (dropped.length > 0 || isChanged(records)) await startWith(records);
   };
+
+  /** Whether partitions were won or lost, or have been somebody else's in between. */
+  const isChanged = (records: PartitionRecord[]): boolean =>
+    records.length !== owned.size ||
+    !records.every(({ _id, epoch }) => owned.has(_id) && epochs.get(_id) === epoch);
 
   const startWith = async (records: PartitionRecord[]): Promise<void> => {
     owned = new Set(records.map(({ _id }) => _id));
@@ -123,16 +128,19 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
   const verify = async (): Promise<void> => {
     if (owned.size === 0) return;
     const records = await claimOwned();
-    const isSame = ({ _id, epoch }: PartitionRecord) => epochs.get(_id) === epoch;
-    if (records.length !== owned.size || !records.every(isSame)) await startWith(records);
+    if (isChanged(records)) await startWith(records);
   };
 
   const claim = async (wanted: number[]): Promise<PartitionRecord[]> => {
     if (wanted.length === 0) return [];
-    if (clock.monotonic() - wantedSince > forceAfterMs) await ports.records.force(wanted, workerId);
+    const now = clock.monotonic();
+    if (now - (missingSince ?? now) > forceAfterMs) await ports.records.force(wanted, workerId);
     const records = await ports.records.claim(wanted, workerId, living());
-    if (records.length === wanted.length) wantedSince = clock.monotonic();
+    noteMissing(records.length < wanted.length);
     return records;
+  };
+  const noteMissing = (isMissing: boolean) => {
+    missingSince = isMissing ? (missingSince ?? clock.monotonic()) : undefined;
   };
   const claimOwned = () =>
     owned.size === 0 ? Promise.resolve([]) : ports.records.claim([...owned], workerId, living());
@@ -142,8 +150,9 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
     judge();
     beat(isReady());
     const wanted = wantedNow();
-    if (sameMembers(wanted, owned)) wantedSince = clock.monotonic();
-    else await exclusively(balance);
+    const isSame = sameMembers(wanted, owned);
+    noteMissing(!isSame);
+    if (!isSame) await exclusively(balance);
   };
 
   const beat = (ready: boolean) =>
@@ -176,7 +185,7 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
     clock,
     retryMs,
     async () => {
-      if (!stopped && isReady() && clock.monotonic() - wantedSince > retryMs) await exclusively(balance);
+      if (!stopped && isReady() && missingSince !== undefined) await exclusively(balance);
     },
     ports.onError,
   );

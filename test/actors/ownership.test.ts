@@ -240,6 +240,27 @@ t.test('a peer that lives and does not let go is forced after 1.5 s', async (t) 
   t.ok(count(stuck) > 0);
 });
 
+t.test('partitions that were robbed are begun anew within a beat or two, given back or not', async (t) => {
+  const team = await createTeam();
+  const a = team.join('a');
+  await team.clock.advance(2_000);
+  const before = a.changes.length;
+  await team.records.force([3, 4], 'b');
+  await team.records.force([3, 4], 'a');
+  await team.clock.advance(300);
+  t.equal(a.changes.length, before + 1, 'its memory of them is void');
+  t.equal(a.changes.at(-1), partitions);
+
+  await team.records.force([5], 'b');
+  await team.clock.advance(300);
+  t.equal(a.changes.length, before + 2);
+  t.strictSame(team.state(), { orphans: 0, shared: 0 }, 'the robber is not heard of, so it is had again');
+  await team.clock.advance(5_000);
+  t.equal(a.changes.length, before + 2, 'and then there is peace');
+  await a.stop();
+  t.strictSame(team.errors, []);
+});
+
 t.test('a start that fails is tried again, and so is a claim', async (t) => {
   const team = await createTeam();
   let failures = 3;
