@@ -39,6 +39,8 @@ const noteEveryMs = 30_000;
 /** Clocks of two processes may differ by this much, and a fact may have been on its way for so long. */
 const marginMs = 120_000;
 const maxTogether = 500;
+/** Longer than a write is waited for. */
+const writesUnderWayMs = 15_000;
 
 export function startReconciler({
   kinds,
@@ -69,7 +71,10 @@ export function startReconciler({
     }
   };
 
-  /** Looks whether the streams are those of before. A loss is dealt with as often as it takes to get through. */
+  /** The streams whose loss has been made up for once, and when. */
+  let once: { made: string; at: number } | undefined;
+
+  /** Looks whether the streams are those of before. */
   const findLosses = async () => {
     const made = await bus.streamsMade();
     const seen = await streams.seen();
@@ -79,10 +84,19 @@ export function startReconciler({
       return;
     }
     // Nothing noted yet: they may have been lost since the first message, or this is the first start.
-    const found = await makeUpFor(seen ?? { made, lookedTs }, made);
-    if (seen !== undefined || found > 0)
-      log.warn({ found }, 'streams were lost: what was under way is asked again');
-    if (!stopping.signal.aborted) await streams.note({ made, lookedTs });
+    await dealWithLoss(seen ?? { made, lookedTs }, { made, lookedTs }, seen === undefined);
+  };
+
+  /** As often as it takes to get through, and once more when every write that was under way then has arrived. */
+  const dealWithLoss = async (seen: SeenStreams, present: SeenStreams, mayBeFirst: boolean) => {
+    const { made } = present;
+    const isSecond = once?.made === made;
+    if (isSecond && clock.monotonic() - (once?.at ?? 0) < writesUnderWayMs) return;
+    const found = await makeUpFor(seen, made);
+    if (!mayBeFirst || found > 0) log.warn({ found }, 'streams were lost: what was under way is asked again');
+    if (stopping.signal.aborted) return;
+    if (isSecond) await streams.note(present);
+    else once = { made, at: clock.monotonic() };
   };
 
   /** Finds what was under way in the documents. Answers how many were touched since the streams were seen last. */
