@@ -46,6 +46,8 @@ export type BatchResult = { steps: number; published: number };
 
 const maxDocuments = 8192;
 const maxProjects = 65_536;
+/** A command that has waited longer takes place when it is applied: what its step sets off is not late already. */
+const maxLagMs = 10_000;
 
 export async function processBatch(
   commands: Command[],
@@ -53,7 +55,6 @@ export async function processBatch(
   ports: BatchPorts,
 ): Promise<BatchResult> {
   await loadDocuments(commands, memory, ports.kinds);
-  raiseBounds(commands, memory);
   const writes: Writes = new Map();
   const outbox: Entry[] = [];
   const steps: { kind: string; before: ActorDocument; next: ActorDocument }[] = [];
@@ -71,8 +72,8 @@ export async function processBatch(
       ...applied,
       document: applied.outcome === 'stepped' ? applied.next : document,
     });
+    noteTs(command, memory, applied.facts);
     if (applied.outcome === 'stepped') {
-      noteTs(command, memory, applied.facts);
       steps.push({ kind: kind.name, before: document, next: applied.next });
       memory.documents.delete(documentKey(command));
       memory.documents.set(documentKey(command), applied.next);
@@ -117,7 +118,11 @@ type Entry = {
 
 function created(command: Command, kind: ActorKind, { now, onRefused }: BatchPorts) {
   try {
-    return kind.create?.(command.message, { id: command.id, project: command.project, ts: now() });
+    return kind.create?.(command.message, {
+      id: command.id,
+      project: command.project,
+      ts: placedAt(command, now()),
+    });
   } catch (cause) {
     onRefused(command, cause);
     return undefined;
@@ -135,7 +140,7 @@ function apply(
     return applyMessage(kind, document, command.message, {
       seq: command.seq,
       partition: command.partition,
-      ts: nextTs(command, memory, now()),
+      ts: nextTs(command, document, memory, placedAt(command, now())),
       passed: memory.passed.get(command.partition) ?? 0,
     });
   } catch (cause) {
@@ -166,24 +171,26 @@ async function loadDocuments(
   }
 }
 
-/** A new fact's ts is above every stored one that the batch has loaded: a dead owner may have left them behind. */
-function raiseBounds(commands: Command[], memory: BatchMemory): void {
-  for (const command of commands) {
-    const document = memory.documents.get(documentKey(command));
-    const last = document?.facts.at(-1)?.ts ?? 0;
-    const bound = memory.boundTs.get(command.partition) ?? 0;
-    if (last > (memory.lastTs.get(command.project) ?? 0))
-      memory.lastTs.set(command.project, Math.max(last, bound));
-    if (last > bound) memory.boundTs.set(command.partition, last);
-  }
+/**
+ * When the stream took it: whoever applies a command stamps it alike. An owner that was robbed and does not know it
+ * yet, or one whose clock is behind, puts nothing below what the other has published.
+ */
+function placedAt({ ts }: Command, now: number): number {
+  return now - ts > maxLagMs ? now : ts;
 }
 
 /** Strictly increasing within a project (I3). */
-function nextTs({ project, partition }: Command, { lastTs, boundTs }: BatchMemory, now: number): number {
+function nextTs(
+  { project, partition }: Command,
+  { facts }: ActorDocument,
+  { lastTs, boundTs }: BatchMemory,
+  placedTs: number,
+): number {
   const last = lastTs.get(project) ?? boundTs.get(partition) ?? 0;
-  return Math.max(now, last + 1);
+  return Math.max(placedTs, last + 1, (facts.at(-1)?.ts ?? 0) + 1);
 }
 
+/** What comes behind a fact in the stream is above it: behind one that another owner has left behind, too. */
 function noteTs(
   { project, partition }: Command,
   { lastTs, boundTs }: BatchMemory,
@@ -191,8 +198,9 @@ function noteTs(
 ): void {
   const last = facts.at(-1)?.ts;
   if (last === undefined) return;
-  lastTs.set(project, last);
-  if (last > (boundTs.get(partition) ?? 0)) boundTs.set(partition, last);
+  const bound = boundTs.get(partition) ?? 0;
+  lastTs.set(project, Math.max(last, lastTs.get(project) ?? bound));
+  if (last > bound) boundTs.set(partition, last);
 }
 
 /** Steps of one document within a batch are one write. */

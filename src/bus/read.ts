@@ -17,6 +17,8 @@ const decoder = new TextDecoder();
 
 export type Command = {
   seq: number;
+  /** When the stream took it, Unix ms by the server's clock. */
+  ts: number;
   partition: number;
   project: string;
   kind: string;
@@ -39,6 +41,7 @@ export type CommandReader = { resume(): void; stop(): Promise<void> };
 
 const readerIdleMs = 5_000;
 const maxRead = 512;
+const nanosInMs = 1e6;
 
 export async function readCommands(
   server: Server,
@@ -149,6 +152,7 @@ async function openReader(
 function parseCommand(message: JsMsg, subjects: Subjects, log: Log): Command {
   return {
     seq: message.seq,
+    ts: Math.floor(message.info.timestampNanos / nanosInMs),
     ...subjects.parseCommand(message.subject),
     message: readMessage(message, log),
     pending: message.info.pending,

@@ -11,7 +11,7 @@ import { createSubjects } from '../bus/subjects.ts';
 import type { WorkItem } from '../bus/work.ts';
 import type { Audit } from './audit.ts';
 import type { Faults } from './faults.ts';
-import type { Host, World } from './world.ts';
+import { type Host, startTs, type World } from './world.ts';
 
 export type LoggedCommand = Omit<Command, 'message' | 'pending'> & { text: string; messageId: string };
 
@@ -125,6 +125,7 @@ export function createModelBus(
     lastSeq += 1;
     const command = {
       seq: lastSeq,
+      ts: startTs + world.now,
       partition: partitionOf(project, partitions),
       project,
       kind,

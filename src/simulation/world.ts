@@ -15,7 +15,7 @@ export type Task = {
   isCancelled: boolean;
 };
 
-const startTs = 1_700_000_000_000;
+export const startTs = 1_700_000_000_000;
 /** Turns of the event loop that are asked for at once. */
 const turnsAtOnce = 64;
 /** Lines of the trace that a violation shows. */

@@ -995,6 +995,64 @@ t.test(
 );
 
 t.test(
+  'a step bears the time at which the stream took its command, whatever clock its owner has',
+  async (t) => {
+    const world = await createWorld({ partitions: 1 });
+    const [id = ''] = await addCounters(world, 'p1', 1);
+    world.addWorker('a', ({ clock }) => ({ clock: { ...clock, now: () => clock.now() - 2_000 } }));
+    await world.clock.advance(3_000);
+    const sentTs = world.clock.now();
+    await world.count('p1', id);
+    await world.clock.advance(1_000);
+    await world.count('p1', id, id);
+    await world.finish();
+    const stamps = () =>
+      world.stores.counter.all().flatMap(({ facts }) => facts.map(({ ts }) => ts - sentTs));
+    t.strictSame(stamps(), [0, 1_000, 1_001]);
+    for (const member of [...world.members]) await member.stop();
+
+    await world.count('p1', id);
+    await world.clock.advance(15_000);
+    world.addWorker('b');
+    await world.finish();
+    const late = (stamps().at(-1) ?? 0) - (stamps().at(-2) ?? 0);
+    t.ok(late > 15_000, `${late} ms: one that has waited for an owner takes place when there is one`);
+    t.strictSame(world.audit(), []);
+  },
+);
+
+t.test(
+  'after a loss of the streams it is looked again when what was being written has arrived',
+  async (t) => {
+    const world = await createWorld({ partitions: 1 });
+    await addAsset(world, 'p1', 'ast_1');
+    const streams = createMemoryStreamStore();
+    await streams.note({ made: 'before', lookedTs: world.clock.now() });
+    const looks: number[] = [];
+    const began = world.clock.now();
+    const reconciler = startReconciler({
+      kinds: new Map(),
+      bus: world.front,
+      records: world.records,
+      streams: {
+        ...streams,
+        async note(seen) {
+          looks.push(world.clock.now() - began);
+          await streams.note(seen);
+        },
+      },
+      startDeliveries: async () => undefined,
+      clock: world.clock,
+      log: { ...quiet, warn: () => looks.push(world.clock.now() - began) },
+      duties: [],
+    });
+    await world.clock.advance(30_000);
+    t.match(looks, [0, 16_000, 16_000], 'twice, and it is noted after the second time');
+    await finished(world.clock, reconciler.stop());
+  },
+);
+
+t.test(
   'commands that everybody has passed are dropped, and an idle partition does not hold them back',
   async (t) => {
     const world = await createWorld({ partitions: 4 });
