@@ -6,7 +6,7 @@
  *
  * Model providers are stand-ins that fail, too: some prompts order faults. Passes when every accepted run ends in
  * exactly one terminal fact, each listener has heard of every fact once and in order, quotas are exact, every webhook
- * has arrived, and at most 1.02 clips were paid per stage, exactly one where no fault made a submit ambiguous.
+ * has arrived, and at most 1.02 clips were paid per stage, exactly one where each submit had its answer.
  * Prints one JSON line; exit code 1 otherwise.
  */
 import { once } from 'node:events';
@@ -302,7 +302,10 @@ const webhookTypes: Partial<Record<AssetEvent['event'], string>> = {
 const clipStages = new Set<string | undefined>(['stage1', 'stage2', 'single']);
 const ambiguousNames = new Set<string>(ambiguous);
 
-/** Clips that were paid, over stages that were begun. */
+/**
+ * Clips that were paid, over stages that were begun. A clip that was never asked for by its id is one whose submit
+ * had no answer: the service does not know of it, whether the prompt ordered that, or a kill or a cut link did it.
+ */
 function countPaid({ providers }: Fleet, made: readonly Run[], told: readonly AssetEvent[]) {
   const stages = new Map<string, Set<string>>();
   for (const { asset_id, run: n, event, stage } of told) {
@@ -310,18 +313,25 @@ function countPaid({ providers }: Fleet, made: readonly Run[], told: readonly As
     stages.set(asset_id, (stages.get(asset_id) ?? new Set()).add(`${n}:${stage}`));
   }
   const paidBy = new Map<string, number>();
-  for (const { prompt, isPaid } of providers.asked().predictions)
-    if (isPaid) paidBy.set(prompt, (paidBy.get(prompt) ?? 0) + 1);
+  const unanswered = new Set<string>();
+  for (const { prompt, isPaid, reads } of providers.asked().predictions) {
+    if (!isPaid) continue;
+    paidBy.set(prompt, (paidBy.get(prompt) ?? 0) + 1);
+    if (reads === 0) unanswered.add(prompt);
+  }
   const sum = (some: readonly Run[]) => ({
     paid: some.reduce((total, { prompt }) => total + (paidBy.get(prompt) ?? 0), 0),
     stages: some.reduce((total, { id }) => total + (stages.get(id)?.size ?? 0), 0),
   });
   const all = sum(made);
-  const clear = sum(made.filter(({ fault }) => !ambiguousNames.has(fault)));
+  const clear = sum(
+    made.filter(({ fault, prompt }) => !ambiguousNames.has(fault) && !unanswered.has(prompt)),
+  );
   return {
     paid: all.paid,
     stages: all.stages,
     paidPerStage: all.paid / all.stages,
+    clearStages: clear.stages,
     paidPerClearStage: clear.paid / clear.stages,
     paidTwice: made
       .filter(({ prompt, id }) => (paidBy.get(prompt) ?? 0) > (stages.get(id)?.size ?? 0))
