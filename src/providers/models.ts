@@ -20,6 +20,8 @@ export type VideoModel = {
   seconds: readonly number[];
   /** How a length is written: 5, "5" or "5s". */
   secondsAs: 'number' | 'text' | 'unit';
+  /** Sizes of a clip, `width:height`, where the model must be told one. */
+  sizes?: readonly string[];
   /** Further inputs. */
   extra?: Readonly<Record<string, unknown>>;
   /** Further inputs for our best model. */
@@ -44,7 +46,7 @@ const seedance: VideoModel = {
   best: { resolution: '1080p' },
 };
 const klingOnFal: VideoModel = {
-  first: 'image_url',
+  first: 'start_image_url',
   last: 'end_image_url',
   negative: 'negative_prompt',
   seconds: [5, 10],
@@ -55,13 +57,14 @@ const runwayFirst: VideoModel = {
   takesSeed: true,
   seconds: range(2, 10),
   secondsAs: 'number',
+  sizes: ['1280:720', '720:1280', '1104:832', '832:1104', '960:960'],
 };
 const veoOnRunway: VideoModel = {
   first: 'first',
   last: 'last',
-  takesSeed: true,
   seconds: [4, 6, 8],
   secondsAs: 'number',
+  sizes: ['1280:720', '720:1280'],
 };
 const ray: VideoModel = { first: 'frame0', last: 'frame1', seconds: [5, 9], secondsAs: 'unit' };
 
@@ -83,17 +86,17 @@ const tables: Record<RemoteName, Readonly<Record<string, VideoModel>>> = {
       last: 'end_image_url',
       takesSeed: true,
       seconds: range(2, 8),
-      secondsAs: 'text',
+      secondsAs: 'number',
     },
     'fal-ai/kling-video/v2.5-turbo/pro/image-to-video': {
       ...klingOnFal,
+      first: 'image_url',
       last: 'tail_image_url',
       microsPerSecond: 70_000,
     },
     'fal-ai/kling-video/v2.6/pro/image-to-video': klingOnFal,
     'fal-ai/kling-video/v3/pro/image-to-video': {
       ...klingOnFal,
-      first: 'start_image_url',
       seconds: range(3, 15),
     },
     'fal-ai/luma-dream-machine/ray-2/image-to-video': {

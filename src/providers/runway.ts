@@ -1,7 +1,7 @@
 /** Runway as a video provider (wire formats 4.3). It calls nobody back: its tasks are asked for. */
 import { z } from 'zod';
 import { provider as limits } from '../../schemas/limits.ts';
-import { secondsFor, seedFor } from './models.ts';
+import { type ChosenModel, secondsFor, seedFor } from './models.ts';
 import type { Failure, Submitted, VideoJob, VideoProvider, VideoStatus } from './provider.ts';
 import { capabilitiesOf, framesOf, goneFailure, openWire, promptOf, type RemoteOptions } from './remote.ts';
 
@@ -49,7 +49,7 @@ export function createRunway(options: RemoteOptions, random: () => number = Math
         url: `${baseUrl}/v1/image_to_video`,
         body: {
           model: model.id,
-          ratio: ratioOf(job),
+          ratio: ratioOf(job, model),
           duration: secondsFor(model, job),
           promptText: promptOf(job),
           ...(model.takesSeed ? { seed: seedFor(job.seed) } : {}),
@@ -122,14 +122,13 @@ export function createRunway(options: RemoteOptions, random: () => number = Math
 }
 
 /** The size of the clip: the aspect that was asked for, or the source's own as far as there is one like it. */
-function ratioOf({ aspect, plan }: VideoJob): string {
+function ratioOf({ aspect, plan }: VideoJob, { sizes = [] }: ChosenModel): string {
   const wished = aspect === 'source' ? plan.width / plan.height : aspects[aspect];
   const distance = (size: string) => {
     const [width = 1, height = 1] = size.split(':').map(Number);
     return Math.abs(Math.log(width / height / wished));
   };
-  return sizes.reduce((best, size) => (distance(size) < distance(best) ? size : best));
+  return sizes.reduce((best, size) => (distance(size) < distance(best) ? size : best), sizes[0] ?? '');
 }
 
 const aspects = { '1:1': 1, '16:9': 16 / 9, '9:16': 9 / 16, '4:3': 4 / 3, '3:4': 3 / 4 };
-const sizes: readonly string[] = ['1280:720', '720:1280', '1104:832', '832:1104', '960:960'];
