@@ -176,7 +176,8 @@ function classify(answer: WireAnswer): Partial<Failure> {
   }
   if (answer.status === 429) return { ...known, ...resetOf(answer) };
   const isImage = /image/.test(`${providerCode} ${messageOf(answer.json) ?? ''}`);
-  if (answer.status === 400 && /image/.test(providerCode)) return { ...known, reason: 'rejected_content' };
+  if (answer.status === 400 && /image|^content_(filter|policy)/.test(providerCode))
+    return { ...known, reason: 'rejected_content' };
   if (answer.status === 422 && isImage) return { ...known, reason: 'rejected_content' };
   return known;
 }

@@ -5,10 +5,18 @@ import { provider as limits } from '../../schemas/limits.ts';
 import { headerOf } from '../outbound/exchange.ts';
 import { priceOf } from './models.ts';
 import type { Failure, Submitted, VideoProvider, VideoStatus } from './provider.ts';
-import { capabilitiesOf, goneFailure, inputsOf, openWire, ownUrl, type RemoteOptions } from './remote.ts';
+import {
+  capabilitiesOf,
+  goneFailure,
+  inputsOf,
+  isBilling,
+  openWire,
+  ownUrl,
+  type RemoteOptions,
+} from './remote.ts';
 import { renewed } from './renewed.ts';
 import { verifyFal } from './signatures.ts';
-import { parseJson, type Wire, type WireAnswer } from './wire.ts';
+import { messageOf, parseJson, type Wire, type WireAnswer } from './wire.ts';
 
 export type FalOptions = RemoteOptions & { keysUrl: string };
 
@@ -169,6 +177,9 @@ function classify({ status, headers, json }: WireAnswer): Partial<Failure> {
   };
   if (type === 'content_policy_violation')
     return { ...failure, kind: 'permanent', reason: 'rejected_content' };
+  // An empty account has the status of a key that may not do this.
+  if (status === 403 && isBilling(messageOf(json) ?? ''))
+    return { ...failure, kind: 'permanent', reason: 'billing' };
   if (type !== undefined && transient.has(type))
     return { ...failure, kind: 'transient', reason: 'unavailable' };
   const retryable = headerOf(headers, 'x-fal-retryable') ?? headerOf(headers, 'x-fal-needs-retry');

@@ -81,6 +81,11 @@ export function goneFailure(message: string): Failure {
   return { kind: 'transient', reason: 'gone', message };
 }
 
+/** Words that say that the account is empty, where a provider has no status for it. */
+export function isBilling(text: string): boolean {
+  return /\benough credits\b|\bexhausted balance\b|\btop.up\b/i.test(text);
+}
+
 /** Words that say that the content was the reason, where a provider has no code for it. */
 export function isModeration(text: string): boolean {
   return /\b(nsfw|moderat\w*|safety|content polic\w*|flagged|sensitive|inappropriate|prohibited|e005)\b/i.test(

@@ -3,7 +3,16 @@ import { z } from 'zod';
 import { provider as limits } from '../../schemas/limits.ts';
 import { type ChosenModel, secondsFor, seedFor } from './models.ts';
 import type { Failure, Submitted, VideoJob, VideoProvider, VideoStatus } from './provider.ts';
-import { capabilitiesOf, framesOf, goneFailure, openWire, promptOf, type RemoteOptions } from './remote.ts';
+import {
+  capabilitiesOf,
+  framesOf,
+  goneFailure,
+  isBilling,
+  openWire,
+  promptOf,
+  type RemoteOptions,
+} from './remote.ts';
+import { messageOf, type WireAnswer } from './wire.ts';
 
 const version = '2024-11-06';
 /** More often than every five seconds brings nothing. */
@@ -43,22 +52,25 @@ export function createRunway(options: RemoteOptions, random: () => number = Math
         { uri: first, position: 'first' },
         ...(model.last !== undefined && last !== undefined ? [{ uri: last, position: 'last' }] : []),
       ];
-      const answer = await wire.ask({
-        operation: 'submit',
-        method: 'POST',
-        url: `${baseUrl}/v1/image_to_video`,
-        body: {
-          model: model.id,
-          ratio: ratioOf(job, model),
-          duration: secondsFor(model, job),
-          promptText: promptOf(job),
-          ...(model.takesSeed ? { seed: seedFor(job.seed) } : {}),
-          promptImage: images,
+      const answer = await wire.ask(
+        {
+          operation: 'submit',
+          method: 'POST',
+          url: `${baseUrl}/v1/image_to_video`,
+          body: {
+            model: model.id,
+            ratio: ratioOf(job, model),
+            duration: secondsFor(model, job),
+            promptText: promptOf(job),
+            ...(model.takesSeed ? { seed: seedFor(job.seed) } : {}),
+            promptImage: images,
+          },
+          timeoutMs: limits.submitMs,
+          id: job.token,
+          signal,
         },
-        timeoutMs: limits.submitMs,
-        id: job.token,
-        signal,
-      });
+        classify,
+      );
       const { id } = wire.readSubmit(answer, Id);
       return { id, ...(answer.requestId ? { requestId: answer.requestId } : {}) };
     },
@@ -116,9 +128,15 @@ export function createRunway(options: RemoteOptions, random: () => number = Math
       return { kind: 'permanent', reason: 'rejected_content', ...told };
     }
     if (code.startsWith('ASSET.INVALID')) return { kind: 'permanent', reason: 'bad_input', ...told };
-    if (code !== '' && !/^(INTERNAL|THIRD_PARTY)(\.|$)/.test(code)) wire.wonder(`failure code ${code}`);
+    if (code !== '' && !/^(INTERNAL|THIRD_PARTY)(\.|$)/.test(code))
+      wire.wonder(`failure code ${code}`);
     return { kind: 'transient', reason: 'unavailable', ...told };
   }
+}
+
+/** An empty account has the status of an input that is wrong. */
+function classify({ status, json }: WireAnswer): Partial<Failure> {
+  return status === 400 && isBilling(messageOf(json) ?? '') ? { kind: 'permanent', reason: 'billing' } : {};
 }
 
 /** The size of the clip: the aspect that was asked for, or the source's own as far as there is one like it. */
