@@ -88,7 +88,7 @@ export function isBilling(text: string): boolean {
 
 /** Words that say that the content was the reason, where a provider has no code for it. */
 export function isModeration(text: string): boolean {
-  return /\b(nsfw|moderat\w*|safety|content polic\w*|flagged|sensitive|inappropriate|prohibited|e005)\b/i.test(
+  return /\b(nsfw|moderat\w*|safety|content polic\w*|flagged|sensitive|inappropriate|prohibited|blacklisted|e005)\b/i.test(
     text,
   );
 }
