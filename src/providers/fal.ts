@@ -2,7 +2,7 @@
 import type { JsonWebKey } from 'node:crypto';
 import { z } from 'zod';
 import { provider as limits } from '../../schemas/limits.ts';
-import { headerOf } from '../outbound/exchange.ts';
+import { type Headers, headerOf } from '../outbound/exchange.ts';
 import { priceOf } from './models.ts';
 import type { Failure, Submitted, VideoProvider, VideoStatus } from './provider.ts';
 import {
@@ -146,7 +146,10 @@ export function createFal(options: FalOptions): VideoProvider {
   function resultOf(answer: WireAnswer): VideoStatus {
     if (answer.status === 404) return { state: 'failed', failure: goneFailure('the result is gone') };
     if (answer.status !== 200) {
-      return { state: 'failed', failure: wire.failureOf(answer, classify) };
+      const failure = wire.failureOf(answer, classify);
+      return failure.providerCode === 'client_cancelled'
+        ? { state: 'cancelled' }
+        : { state: 'failed', failure };
     }
     const output = Output.safeParse(answer.json);
     if (!output.success) {
@@ -160,17 +163,26 @@ const Detail = z.looseObject({
   detail: z.array(z.looseObject({ type: z.string(), msg: z.string().optional() })).min(1),
 });
 
-const transient = new Set([
-  'generation_timeout',
-  'downstream_service_error',
-  'downstream_service_unavailable',
-  'internal_server_error',
+const RequestError = z.looseObject({ error_type: z.string() });
+
+const passing = { kind: 'transient', reason: 'unavailable' } as const;
+const overdue = { kind: 'transient', reason: 'timeout' } as const;
+/** What the kinds of failure mean that their status does not tell. */
+const byType = new Map<string, Partial<Failure>>([
+  ['generation_timeout', passing],
+  ['downstream_service_error', passing],
+  ['downstream_service_unavailable', passing],
+  ['internal_server_error', passing],
+  ['client_disconnected', passing],
+  ['request_timeout', overdue],
+  ['startup_timeout', overdue],
 ]);
 
 /** What an error body says beyond its status; fal's own word on whether to try again comes first. */
 function classify({ status, headers, json }: WireAnswer): Partial<Failure> {
   const detail = Detail.safeParse(json).data?.detail[0];
-  const type = detail?.type ?? headerOf(headers, 'x-fal-error-type');
+  const type =
+    detail?.type ?? RequestError.safeParse(json).data?.error_type ?? headerOf(headers, 'x-fal-error-type');
   const failure: Partial<Failure> = {
     ...(type === undefined ? {} : { providerCode: type.slice(0, 100) }),
     ...(detail?.msg === undefined ? {} : { message: detail.msg }),
@@ -180,13 +192,13 @@ function classify({ status, headers, json }: WireAnswer): Partial<Failure> {
   // An empty account has the status of a key that may not do this.
   if (status === 403 && isBilling(messageOf(json) ?? ''))
     return { ...failure, kind: 'permanent', reason: 'billing' };
-  if (type !== undefined && transient.has(type))
-    return { ...failure, kind: 'transient', reason: 'unavailable' };
+  return { ...failure, ...(retryOf(headers) ?? byType.get(type ?? '')) };
+}
+
+function retryOf(headers: Headers): Partial<Failure> | undefined {
   const retryable = headerOf(headers, 'x-fal-retryable') ?? headerOf(headers, 'x-fal-needs-retry');
-  if (retryable === 'true' || retryable === '1')
-    return { ...failure, kind: 'transient', reason: 'unavailable' };
-  if (retryable === 'false' && status >= 500) return { ...failure, kind: 'permanent' };
-  return failure;
+  if (retryable === 'true' || retryable === '1') return passing;
+  return retryable === 'false' ? { kind: 'permanent' } : undefined;
 }
 
 /** The public keys of callbacks: kept for a day, asked for again when none of them fits, once in a while. */
