@@ -128,7 +128,7 @@ export function createRunway(options: RemoteOptions, random: () => number = Math
       return { kind: 'permanent', reason: 'rejected_content', ...told };
     }
     if (code.startsWith('ASSET.INVALID')) return { kind: 'permanent', reason: 'bad_input', ...told };
-    if (code !== '' && !/^(INTERNAL|THIRD_PARTY)(\.|$)/.test(code))
+    if (code !== '' && !/^(INTERNAL|INPUT_PREPROCESSING|THIRD_PARTY)(\.|$)/.test(code))
       wire.wonder(`failure code ${code}`);
     return { kind: 'transient', reason: 'unavailable', ...told };
   }
