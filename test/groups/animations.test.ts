@@ -7,6 +7,7 @@ await runTogether(
   'test/effects/*.test.ts',
   'test/providers/local-video.test.ts',
   'test/providers/local-vision.test.ts',
+  'test/providers/contract.test.ts',
   'test/providers/signatures.test.ts',
   'test/media/clip-check.test.ts',
   'test/media/render.test.ts',
