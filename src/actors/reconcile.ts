@@ -23,6 +23,8 @@ export type ReconcilePorts = {
   startDeliveries(facts: readonly unknown[]): Promise<void>;
   clock: Clock;
   log: Log;
+  /** Longer than any write is under way, in ms. */
+  writesUnderWayMs?: number;
   /** Further duties, each tried once a round. */
   duties: (() => Promise<void>)[];
 };
@@ -39,8 +41,8 @@ const noteEveryMs = 30_000;
 /** Clocks of two processes may differ by this much, and a fact may have been on its way for so long. */
 const marginMs = 120_000;
 const maxTogether = 500;
-/** Longer than a write is waited for. */
-const writesUnderWayMs = 15_000;
+/** Longer than a write to the database is waited for. */
+const storeWaitMs = 15_000;
 
 export function startReconciler({
   kinds,
@@ -50,6 +52,7 @@ export function startReconciler({
   startDeliveries,
   clock,
   log,
+  writesUnderWayMs = storeWaitMs,
   duties,
 }: ReconcilePorts): { stop(): Promise<void> } {
   const onError = (err: unknown) => log.error({ err }, 'reconcile failed');

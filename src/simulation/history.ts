@@ -12,7 +12,7 @@ import type { WebhookRecord } from '../store/webhooks.ts';
 import { deliveryOf } from '../webhooks/start.ts';
 import { type Audit, createAudit } from './audit.ts';
 import { type FaultKind, Faults } from './faults.ts';
-import { createModelBus, type LoggedCommand } from './model-bus.ts';
+import { createModelBus, type LoggedCommand, type ModelBus } from './model-bus.ts';
 import { createModelStore, type ModelStore } from './model-store.ts';
 import { createOutside, drawManners, settleMs } from './outside.ts';
 import { assetKind, type ServiceParts, type SimulatedService, startSimulated } from './service.ts';
@@ -75,7 +75,7 @@ export async function runHistory({ seed, bug, only }: HistoryOptions): Promise<H
   }
   faults.isCalm = true;
   services.calm();
-  const open = () => whatIsOpen({ store, users, audit, isIdle: bus.isIdle });
+  const open = () => whatIsOpen({ store, users, audit, bus });
   const givenUpAt = world.now + settleMs;
   while (open() !== undefined && world.now < givenUpAt && world.violation === undefined)
     await world.advance(tickMs);
@@ -177,7 +177,7 @@ class Services {
 type Judged = { store: ModelStore; users: Users; audit: Audit };
 
 /** What has not come to its end yet. */
-function whatIsOpen({ store, users, audit, isIdle }: Judged & { isIdle: () => boolean }): string | undefined {
+function whatIsOpen({ store, users, audit, bus }: Judged & { bus: ModelBus }): string | undefined {
   if (!users.isDone()) return 'users are still sending';
   const assets = store.all('asset').find(({ state }) => !ended.includes(state));
   if (assets) return `${assets._id} is ${assets.state}`;
@@ -189,7 +189,8 @@ function whatIsOpen({ store, users, audit, isIdle }: Judged & { isIdle: () => bo
     .find((wrong) => wrong !== undefined);
   if (tally !== undefined) return tally;
   if (audit.waiting() > 0) return `${audit.waiting()} facts or pieces of work are not published`;
-  return isIdle() ? undefined : 'work or facts are still waiting';
+  if (store.streamsSeen() !== bus.streamsMade()) return 'a loss of the streams is not made up for yet';
+  return bus.isIdle() ? undefined : 'work or facts are still waiting';
 }
 
 const ended = ['ready', 'failed', 'cancelled', 'erased'];

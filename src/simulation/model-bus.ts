@@ -524,6 +524,8 @@ export function createModelBus(
     /** Whether nothing waits any more. */
     isIdle: (): boolean => !areGone && pieces.size === 0 && told.size === 0,
     lastSeq: () => lastSeq,
+    /** Which streams there are: others after a loss. */
+    streamsMade: () => String(made),
     /** Whether a partition has commands beyond a position. */
     hasBeyond: (partition: number, position: number): boolean =>
       commands.some((one) => one.partition === partition && one.seq > position),

@@ -234,6 +234,9 @@ export function createModelStore(
 
     partitionRecords: records,
 
+    /** The streams that nothing is missing of. */
+    streamsSeen: () => streams?.made,
+
     /** Which streams this store was last in step with. */
     streams: (host: Host): Pick<StreamStore, 'seen' | 'note'> => ({
       seen: () => ask(host, () => streams),

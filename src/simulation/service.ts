@@ -38,6 +38,9 @@ export type SimulatedService = {
 /** As long as the real service listens for other workers before it takes work. */
 const hearPeersMs = 1_000;
 
+/** Longer than the models of this folder have anything under way. */
+const writesUnderWayMs = 5_000;
+
 const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
 export function startSimulated(name: string, parts: ServiceParts): SimulatedService {
@@ -83,6 +86,7 @@ export function startSimulated(name: string, parts: ServiceParts): SimulatedServ
     startDeliveries: createStarter({ bus, webhooks }),
     clock: host,
     log: quiet,
+    writesUnderWayMs,
     duties: [],
   });
   const dispatching = untilDone(host, () => startDispatcher({ bus, webhooks }));
