@@ -37,10 +37,14 @@ export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
   });
 }
 
-/** Calls `run` again and again with a pause between, until stopped; a failed call is reported, never fatal. */
+/**
+ * Calls `run` again and again with a pause between, until stopped; a failed call is reported, never fatal.
+ *
+ * @param pauseMs asked for before each pause, where it is not always the same.
+ */
 export function every(
   clock: Clock,
-  ms: number,
+  pauseMs: number | (() => number),
   run: () => Promise<void>,
   onError: (cause: unknown) => void,
 ): { stop(): Promise<void> } {
@@ -50,7 +54,7 @@ export function every(
     await Promise.resolve();
     while (!stopping.signal.aborted) {
       await run().catch(onError);
-      await sleep(clock, ms, stopping.signal);
+      await sleep(clock, typeof pauseMs === 'number' ? pauseMs : pauseMs(), stopping.signal);
     }
   };
   const looping = loop();

@@ -41,6 +41,7 @@ export type Ownership = {
 
 const beatMs = 250;
 const deadAfterMs = 900;
+/** Partitions that are wanted and not had yet are asked for more often than a beat. */
 const retryMs = 100;
 const forceAfterMs = 1_500;
 /** How often the records are compared with what this worker believes to own. */
@@ -179,17 +180,7 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
     ports.listen('own.rel', () => void tick().catch(ports.onError)),
   ];
   beat(false);
-  const beating = every(clock, beatMs, tick, ports.onError);
-  // Partitions that are wanted and not had yet are asked for more often than a beat.
-  const catchingUp = every(
-    clock,
-    retryMs,
-    async () => {
-      if (!stopped && isReady() && missingSince !== undefined) await exclusively(balance);
-    },
-    ports.onError,
-  );
-
+  const beating = every(clock, () => (missingSince === undefined ? beatMs : retryMs), tick, ports.onError);
   const verifying = every(clock, verifyMs, () => exclusively(verify), ports.onError);
 
   return {
@@ -201,7 +192,7 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
       }),
     async stop() {
       stopped = true;
-      await Promise.all([beating.stop(), catchingUp.stop(), verifying.stop()]);
+      await Promise.all([beating.stop(), verifying.stop()]);
       await running.catch(ports.onError);
       for (const subscription of subscriptions) subscription.stop();
       await ports.beforeDrop();
