@@ -98,7 +98,7 @@ async function run(): Promise<boolean> {
     const [first = '', ...links] = fleet.links;
     const spoiler = toxiproxyUrl ? spoilAtRandom(toxiproxyUrl, [first, ...links], random) : undefined;
     const progress = { killed: 0 };
-    const killing = killAtRandom(fleet, progress);
+    const killing = killAtRandom(world, progress);
     // Awaited below; it must not hide why the assets were not made.
     killing.catch(() => undefined);
     await makeAll(world, progress);
@@ -149,11 +149,15 @@ async function openAccounts({ base, env }: Fleet, hook: string): Promise<Account
   return accounts;
 }
 
-/** Kills one thing after the other, without warning, and counts what it was. */
-async function killAtRandom(fleet: Fleet, progress: { killed: number }): Promise<Record<string, number>> {
+/** Kills one thing after the other, without warning, at the pace of the assets, and counts what it was. */
+async function killAtRandom(
+  { fleet, made }: World,
+  progress: { killed: number },
+): Promise<Record<string, number>> {
   const counts: Record<string, number> = {};
   while (progress.killed < kills) {
     await sleep(minBetweenKillsMs + random() * (maxBetweenKillsMs - minBetweenKillsMs));
+    while (progress.killed > (kills * (made.length + 1)) / assets) await sleep(100);
     const target = pick(targets, random);
     if (!(await killOne(fleet, target))) continue;
     counts[target] = (counts[target] ?? 0) + 1;
