@@ -21,7 +21,7 @@ import { reopenMs } from './consume.ts';
 import { describeStreams } from './describe.ts';
 import { followFacts } from './follow.ts';
 import { createPublisher, type Outgoing } from './publisher.ts';
-import { type Command, readCommands, replayFacts } from './read.ts';
+import { type Command, lastOf, readCommands, replayFacts } from './read.ts';
 import { checkServer, ensureStreams, isStreamMissing, type StreamOptions, whenMade } from './streams.ts';
 import { createSubjects, type Subjects } from './subjects.ts';
 import { takeWork, type WorkItem } from './work.ts';
@@ -128,9 +128,7 @@ export async function openBus({
 
     /** Sequence of a partition's last command, 0 without one. */
     async lastCommandOf(partition: number): Promise<number> {
-      const found = await manager.streams
-        .getMessage(subjects.streams.commands, { last_by_subj: subjects.commandsOf(partition) })
-        .catch(ignoreMissingMessage);
+      const found = await lastOf(server, subjects.streams.commands, subjects.commandsOf(partition));
       return found?.seq ?? 0;
     },
 
@@ -337,14 +335,6 @@ async function reportStatus(
     log.info({}, 'message bus is back');
     for (const call of reconnects) call();
   }
-}
-
-const noMessageFound = 10037;
-
-function ignoreMissingMessage(cause: unknown): undefined {
-  const code = (cause as { api_error?: { err_code?: number } }).api_error?.err_code;
-  if (code === noMessageFound) return;
-  throw cause;
 }
 
 export type Server = {

@@ -111,7 +111,7 @@ export async function readCommands(
   };
 }
 
-type Reader = { messages: ConsumerMessages; pending: number; close(): Promise<void> };
+type Reader = { messages: ConsumerMessages; close(): Promise<void> };
 
 /**
  * A reader of one stream, without acknowledgements; its messages end with an error when the server loses it.
@@ -138,7 +138,6 @@ async function openReader(
   const messages = await pull(server, name, info.name, maxMessages);
   return {
     messages,
-    pending: info.num_pending,
     async close() {
       readers.delete(messages);
       // Not waited for: it ends only for somebody who still iterates, and a server that cannot be reached forgets
@@ -174,27 +173,51 @@ function readMessage({ data, seq, subject }: JsMsg, log: Log): Command['message'
 /** Asked for at once: a replay reads some thousands, and waits for the server each time that it asks. */
 const maxReplayRead = 1_024;
 
+const noMessageFound = 10037;
+
+/** The last message of a subject, as the stream's leader knows it. `ts`: when it was stored, Unix ms. */
+export async function lastOf(
+  { manager }: Server,
+  stream: string,
+  subject: string,
+): Promise<{ seq: number; ts: number } | undefined> {
+  try {
+    const { seq, time } = await manager.streams.getMessage(stream, { last_by_subj: subject });
+    return { seq, ts: time.getTime() };
+  } catch (cause) {
+    const code = (cause as { api_error?: { err_code?: number } }).api_error?.err_code;
+    if (code === noMessageFound) return undefined;
+    throw cause;
+  }
+}
+
 type ReplayOptions = { subject: string; sinceTs: number; signal?: AbortSignal };
 
+/**
+ * Facts of a subject, oldest first, from a time on to the last that the stream has now.
+ *
+ * The last is the leader's: a reader may be given to a replica that has not caught up, and would end early by what
+ * that one says is left.
+ */
 export async function* replayFacts(
   server: Server,
   { subject, sinceTs, signal }: ReplayOptions,
 ): AsyncGenerator<unknown> {
-  const reader = await openReader(server, server.subjects.streams.facts, maxReplayRead, {
+  const stream = server.subjects.streams.facts;
+  const last = await lastOf(server, stream, subject);
+  if (last === undefined || last.ts < sinceTs || signal?.aborted) return;
+  const reader = await openReader(server, stream, maxReplayRead, {
     deliver_policy: DeliverPolicy.StartTime,
     opt_start_time: new Date(sinceTs).toISOString(),
     filter_subjects: [subject],
   });
   const leave = () => void reader.messages.close();
   signal?.addEventListener('abort', leave, { once: true });
-  let left = reader.pending;
   try {
-    if (left === 0 || signal?.aborted) return;
+    if (signal?.aborted) return;
     for await (const message of reader.messages) {
       yield JSON.parse(decoder.decode(message.data));
-      left -= 1;
-      // Some may have grown too old to be kept meanwhile.
-      if (left <= 0 || message.info.pending === 0 || signal?.aborted) return;
+      if (message.seq >= last.seq || signal?.aborted) return;
     }
   } finally {
     signal?.removeEventListener('abort', leave);
