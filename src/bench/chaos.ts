@@ -61,6 +61,8 @@ const maxPending = 24;
 const regeneratedShare = 0.1;
 const webhooksMs = 180_000;
 const maxPaidPerStage = 1.02;
+/** Of what was not heard. */
+const maxShown = 20;
 
 const targets = ['worker', 'worker', 'http', 'scheduler', 'nats', 'mongod'] as const;
 /** What a prompt orders of its provider; most order nothing. */
@@ -248,7 +250,8 @@ async function auditAll({ fleet, accounts, made }: World, listeners: Listener[],
   const told = streams.flat();
   const flaws = [...listeners.map(({ events }) => events), ...streams].map(countFlaws);
   const heard = new Set(listeners.flatMap(({ events }) => events.map(factKey)));
-  const known = new Set([...[...timelines.values()].flat(), ...told].map(factKey));
+  const known = new Map([...[...timelines.values()].flat(), ...told].map((event) => [factKey(event), event]));
+  const unheard = [...known].filter(([key]) => !heard.has(key));
   let counted = 0;
   for (const account of accounts) counted += await readUsed(fleet.base, account);
   return {
@@ -258,7 +261,8 @@ async function auditAll({ fleet, accounts, made }: World, listeners: Listener[],
     facts: told.length,
     doubled: flaws.reduce((sum, one) => sum + one.doubled, 0),
     disordered: flaws.reduce((sum, one) => sum + one.disordered, 0),
-    unheard: [...known].filter((key) => !heard.has(key)).length,
+    unheard: unheard.length,
+    unheardFirst: unheard.slice(0, maxShown).map(([key, { ts, project_id }]) => `${project_id} ${ts} ${key}`),
     failures: countCodes([...timelines.values()].flat()),
     webhooks: { ...countWebhooks(told, receiver), open },
     ...countPaid(fleet, made, told),
