@@ -215,12 +215,24 @@ function unfold(selectors: string[], parents: string[]): string[] {
 
 function addDeclaration(to: Declaration[], name: string, value: string, isImportant: boolean): void {
   const property = name.startsWith('--') ? name : name.toLowerCase();
-  const text = value.trim();
+  const text = (value.includes('/*') ? value.replace(/\/\*[\s\S]*?\*\//g, ' ') : value).trim();
+  // What browsers refuse leaves the declaration before it in force.
+  if ((property === 'font-family' && !areFamilies(text)) || (property === 'font' && !isFont(text))) return;
   if (property.startsWith('--') || kept.has(property)) {
     for (const longhand of longhands[property] ?? [property])
       to.push({ property: longhand, value: text, isImportant });
   }
 }
+
+/** One family after the other: each a string, or words that are no numbers (CSS Fonts 4, 2.1). */
+const areFamilies = (text: string): boolean =>
+  /var\(/i.test(text) || splitAt(text, ',').every((one) => family.test(one.trim()));
+const word = String.raw`(?!-?\d)(?:[\w\-]|\P{ASCII}|\\.)+`;
+const family = new RegExp(String.raw`^(?:"[^"]*"|'[^']*'|${word}(?:\s+${word})*)$`, 'u');
+
+/** The shorthand has a size, or is one word that stands for all. */
+const isFont = (text: string): boolean =>
+  /^[a-z-]+$/i.test(text) || /[\d(]|\b(?:small|medium|large|smaller|larger)\b/i.test(text);
 
 /** A shorthand's text is kept under the name of each of its parts: see style.ts. */
 const longhands: Record<string, string[]> = {
