@@ -7,7 +7,7 @@ import { OutboundError } from '../../outbound/error.ts';
 import type { Outbound, OutboundAnswer } from '../../outbound/outbound.ts';
 import { CrawlError } from '../crawler.ts';
 import { decodePage, decodeSheet, isBinary } from './charset.ts';
-import { type Page, TextNode } from './dom.ts';
+import { type Element, type Page, TextNode } from './dom.ts';
 import { matchesMedia } from './media.ts';
 import { closedRobots, openRobots, parseRobots, parseSitemap, type Robots } from './robots.ts';
 import { importsOf, type SheetText } from './sheet.ts';
@@ -298,6 +298,7 @@ type Wish = { href: string } | { text: string };
 function sheetsOf({ all }: Page, url: URL): Wish[] {
   const base = baseOf(all, url);
   const wishes: Wish[] = [];
+  let chosen = '';
   for (const element of all) {
     if (element.tag === 'style' && applies(element.get('media'))) {
       const text = element.children.map((one) => (one instanceof TextNode ? one.text : '')).join('');
@@ -306,14 +307,19 @@ function sheetsOf({ all }: Page, url: URL): Wish[] {
     if (element.tag !== 'link' || !isSheet(element.get('rel'), element.get('as'), element.get('onload')))
       continue;
     const href = element.get('href').trim();
-    // Some sheets wait for the page under a media type that does not apply.
-    const waits = /media/.test(element.get('onload'));
-    if (href === '' || element.attributes.has('disabled') || (!waits && !applies(element.get('media'))))
-      continue;
+    if (href === '' || !isInForce(element)) continue;
+    // Sheets with a title are sets to choose from: the first is shown (HTML, 4.2.6.1 the preferred set).
+    const title = element.get('title');
+    chosen ||= title;
+    if (title !== '' && title !== chosen) continue;
     if (URL.canParse(href, base)) wishes.push({ href: new URL(href, base).href });
   }
   return wishes;
 }
+
+/** Some sheets wait for the page under a media type that does not apply. */
+const isInForce = (link: Element): boolean =>
+  !link.attributes.has('disabled') && (/media/.test(link.get('onload')) || applies(link.get('media')));
 
 const applies = (media: string) => media.trim() === '' || matchesMedia(media);
 
