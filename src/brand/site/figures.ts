@@ -10,10 +10,14 @@ type Figure = DeepCrawlResult['content']['stats'][number];
 export const readFigures: Reader<{ stats: Figure[] }> = (outline, { items }, { stats }) => {
   if (areGoods(items)) return false;
   const known = items.map((item) => readFigure(outline, item)).filter((one) => one !== undefined);
-  if (known.length < 2 || known.length < items.length * 0.7) return false;
+  if (known.length < 2 || known.length < items.length * 0.7 || areNumbered(known)) return false;
   stats.push(...known);
   return true;
 };
+
+/** `01`, `02`, `03`: the places of entries in their list. */
+const areNumbered = (figures: readonly Figure[]): boolean =>
+  figures.every(({ value }, at) => /^\d+$/.test(value) && Number(value) === at + 1);
 
 const maxChars = 140;
 

@@ -1,0 +1,30 @@
+/** What a page offers, told from what looks the same; each rule by the smallest page that it is for. */
+import t from 'tap';
+import { readContent } from '../../src/brand/site/content.ts';
+import { parsePage } from '../../src/brand/site/dom.ts';
+import { outline } from '../../src/brand/site/outline.ts';
+
+const contentOf = (body: string) =>
+  readContent(outline(parsePage(`<!doctype html><body><h1>Acme</h1>${body}`), () => true));
+const featuresOf = (body: string) => contentOf(body).features.map(({ title }) => title);
+
+const sentence = 'It does all that people want of it, and does it well.';
+const titles = ['Fast search', 'Safe storage', 'Fair terms'];
+const cards = (inside: (title: string, at: number) => string, named = titles) =>
+  `<div>${named.map((title, at) => `<div>${inside(title, at)}</div>`).join('')}</div>`;
+const plain = cards((title) => `<h3>${title}</h3><p>${sentence}</p>`);
+
+t.test('entries that are counted are entries, not figures', async (t) => {
+  const { features, stats } = contentOf(
+    cards((title, at) => `<div>0${at + 1}</div><h3>${title}</h3><p>${sentence}</p>`),
+  );
+  t.strictSame(
+    features.map(({ title }) => title),
+    titles,
+  );
+  t.strictSame(stats, []);
+  const figures = contentOf(
+    '<div><div><b>12</b><p>shops in town</p></div><div><b>3</b><p>languages</p></div></div>',
+  );
+  t.equal(figures.stats.length, 2);
+});
