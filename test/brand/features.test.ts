@@ -28,3 +28,9 @@ t.test('entries that are counted are entries, not figures', async (t) => {
   );
   t.equal(figures.stats.length, 2);
 });
+
+t.test('what visitors suffer from is told only where nothing is offered', async (t) => {
+  const asked = `<section><h2>Sound familiar?</h2>${cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, ['Lost keys', 'Late trains'])}</section>`;
+  t.strictSame(featuresOf(asked), ['Lost keys', 'Late trains']);
+  t.strictSame(featuresOf(`${asked}<section><h2>Built for you</h2>${plain}</section>`), titles);
+});

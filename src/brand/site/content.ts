@@ -5,7 +5,7 @@
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
 import { readCode } from './code.ts';
 import { closest, type Element } from './dom.ts';
-import { readFeatures, readFlatFeatures } from './features.ts';
+import { type Features, readFeatures, readFlatFeatures } from './features.ts';
 import { readFigures } from './figures.ts';
 import type { Reader } from './groups.ts';
 import { readArticles, readNews } from './news.ts';
@@ -19,12 +19,15 @@ export type PageContent = Pick<
   'features' | 'pricing' | 'testimonials' | 'stats' | 'announcements' | 'codeExamples'
 >;
 
+type Found = PageContent & Features;
+
 /** The surest kinds come first. */
-const readers: Reader<PageContent>[] = [readPrices, readQuotes, readFigures, readNews, readFeatures];
+const readers: Reader<Found>[] = [readPrices, readQuotes, readFigures, readNews, readFeatures];
 
 export function readContent(outline: Outline): PageContent {
-  const found: PageContent = {
+  const found: Found = {
     features: [],
+    asked: [],
     pricing: [],
     testimonials: [],
     stats: [],
@@ -36,7 +39,7 @@ export function readContent(outline: Outline): PageContent {
   const isTaken = (element: Element) => closest(element, (one) => taken.has(one)) !== undefined;
   const take = (element: Element) => void taken.add(element);
 
-  const readGroups = (read: Reader<PageContent>) => {
+  const readGroups = (read: Reader<Found>) => {
     for (const group of outline.groups) {
       const items = group.items.filter(({ element }) => !isTaken(element));
       if (items.length === 0 || !read(outline, { ...group, items }, found)) continue;
@@ -52,5 +55,6 @@ export function readContent(outline: Outline): PageContent {
   }
   readFlatFeatures(outline, found, isTaken);
   readArticles(outline, found, isTaken);
-  return found;
+  const { asked: _, ...content } = found;
+  return content;
 }

@@ -10,7 +10,10 @@ type Feature = DeepCrawlResult['content']['features'][number];
 /** `isLed`: its title begins its only line. */
 type FeatureItem = Item & { isLed?: boolean };
 
-export const readFeatures: Reader<{ features: Feature[] }> = (outline, group, { features }) => {
+/** `asked` is what stands below a question, `Sound familiar?`: what visitors suffer from, where an offer follows. */
+export type Features = { features: Feature[]; asked: Feature[] };
+
+export const readFeatures: Reader<Features> = (outline, group, { features, asked }) => {
   const caption = captionOf(outline, group) || captionIn(group);
   if (
     isOfProgram(outline.page) ||
@@ -27,22 +30,20 @@ export const readFeatures: Reader<{ features: Feature[] }> = (outline, group, { 
   if (!areAlike(group, items) || areOthers(items) || areLabels(outline, group)) return false;
   const known = items.map((item) => readFeature(outline, item)).filter((one) => one !== undefined);
   if (known.length < 2 || known.length < items.length * 0.6) return false;
-  if (asks.test(caption) && !isNamed && features.length === 0) asked.set(outline, known);
+  if (asks.test(caption) && !isNamed && features.length === 0) asked.splice(0, asked.length, ...known);
   else features.push(...known.filter(({ title }) => !features.some((one) => one.title === title)));
   return true;
 };
 
 const asks = /[?？]$/;
-/** `Sound familiar?`: what visitors suffer from, where what is offered comes after it. */
-const asked = new WeakMap<Outline, Feature[]>();
 
 /** Under a heading that says `Features`: smaller headings with a sentence each, and nothing around the two. */
 export function readFlatFeatures(
   outline: Outline,
-  { features }: { features: Feature[] },
+  { features, asked }: Features,
   isTaken: (one: Element) => boolean,
 ): void {
-  if (features.length === 0) features.push(...(asked.get(outline) ?? []));
+  if (features.length === 0) features.push(...asked);
   if (isOfProgram(outline.page)) return;
   for (const heading of outline.content) {
     if (!/^h[1-4]$/.test(heading.tag) || !featureWords.test(outline.text(heading, maxCaptionChars))) continue;
