@@ -29,6 +29,13 @@ t.test('entries that are counted are entries, not figures', async (t) => {
   t.equal(figures.stats.length, 2);
 });
 
+t.test('titles with nothing but links are no features, links with a sentence in them are', async (t) => {
+  const links = `<a href="/a">Line chart with ordinary data</a><a href="/b">Step chart with ordinary data</a>`;
+  t.strictSame(featuresOf(cards((title) => `<h3>${title}</h3>${links}`)), []);
+  const whole = cards((title) => `<a href="/a"><h3>${title}</h3><p>${sentence}</p></a>`);
+  t.strictSame(featuresOf(whole), titles);
+});
+
 t.test('what visitors suffer from is told only where nothing is offered', async (t) => {
   const asked = `<section><h2>Sound familiar?</h2>${cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, ['Lost keys', 'Late trains'])}</section>`;
   t.strictSame(featuresOf(asked), ['Lost keys', 'Late trains']);

@@ -238,11 +238,23 @@ function isStatement(text: string): boolean {
 const justNow =
   /\b(?:\d+ (?:sec(?:ond)?|min(?:ute)?|hour|day|week|month)s? ago|just (?:now|updated)|vor \d+ (?:minuten?|stunden?|tagen?))\b/i;
 
-const describe = (outline: Outline, { element, title }: Item): string =>
+const describe = (outline: Outline, { element, heading, title }: Item): string =>
   linesOf(element, outline)
+    .filter((line) => !isLink(outline, line, heading))
     .map(({ text }) => text)
     .filter((one) => one !== title && !one.startsWith(title))
     .sort((a, b) => b.length - a.length)[0] ?? '';
+
+/** A line that leads on and says no more. A link around the title as well is the entry itself. */
+function isLink(
+  { text }: Outline,
+  line: ReturnType<typeof linesOf>[number],
+  heading: Element | undefined,
+): boolean {
+  const inside = [line.element, ...descendants(line.element)].filter(({ tag }) => tag === 'a');
+  const link = inside.find((one) => text(one, 1_000) === line.text);
+  return link !== undefined && (!heading || closest(heading, (one) => one === link) === undefined);
+}
 
 /** A bold word in the middle of a sentence is no title. */
 const isStressed = (outline: Outline, { element, heading, title }: FeatureItem): boolean =>
