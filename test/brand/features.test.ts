@@ -29,6 +29,14 @@ t.test('entries that are counted are entries, not figures', async (t) => {
   t.equal(figures.stats.length, 2);
 });
 
+t.test('the slides that a page opens with are no features, those below are', async (t) => {
+  const slider = cards((title) => `<h2>${title}</h2><p>${sentence}</p>`);
+  const opened = (body: string) =>
+    readContent(outline(parsePage(`<!doctype html><body><div>${body}</div>`), () => true)).features.length;
+  t.equal(opened(`<div class="main-slider">${slider}</div>`), 0);
+  t.equal(opened(`<h1>Acme</h1><div class="main-slider">${slider}</div>`), titles.length);
+});
+
 t.test('titles with nothing but links are no features, links with a sentence in them are', async (t) => {
   const links = `<a href="/a">Line chart with ordinary data</a><a href="/b">Step chart with ordinary data</a>`;
   t.strictSame(featuresOf(cards((title) => `<h3>${title}</h3>${links}`)), []);

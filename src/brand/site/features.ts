@@ -18,6 +18,7 @@ export const readFeatures: Reader<Features> = (outline, group, { features, asked
   if (
     isOfProgram(outline.page) ||
     isNoFeature(group.parent) ||
+    isOpening(outline, group) ||
     otherWords.test(caption) ||
     chapters.test(caption)
   )
@@ -73,6 +74,16 @@ function entriesBelow(outline: Outline, heading: Element): Feature[] {
   }
   return entries;
 }
+
+/** The slides that a page opens with: what they say is for all of it. */
+function isOpening({ content }: Outline, { parent, items }: Group): boolean {
+  const names = (one: Element) => [one.get('id'), ...one.classes];
+  if (closest(parent, (one) => names(one).some((name) => slides.test(name))) === undefined) return false;
+  const first = content.find(({ tag }) => /^h[1-6]$/.test(tag));
+  return first !== undefined && closest(first, (one) => one === items[0]?.element) !== undefined;
+}
+
+const slides = /(^|[_-])(slides|slider|slideshow|carousel|flexslider|swiper|rslides|camera_wrap)([_-]|$)/i;
 
 /** A heading that stands alone in the first of the items, above the others. */
 function captionIn({ items }: Group): string {
