@@ -37,6 +37,11 @@ t.test('the slides that a page opens with are no features, those below are', asy
   t.equal(opened(`<h1>Acme</h1><div class="main-slider">${slider}</div>`), titles.length);
 });
 
+t.test('ways to reach somebody, in some languages', async (t) => {
+  const named = ['Ubicación', 'Horarios de atención', 'Contacto'];
+  t.strictSame(featuresOf(cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, named)), []);
+});
+
 t.test('titles with nothing but links are no features, links with a sentence in them are', async (t) => {
   const links = `<a href="/a">Line chart with ordinary data</a><a href="/b">Step chart with ordinary data</a>`;
   t.strictSame(featuresOf(cards((title) => `<h3>${title}</h3>${links}`)), []);

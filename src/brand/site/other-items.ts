@@ -15,7 +15,7 @@ const step = /^(?:(?:step|schritt|étape|paso|passo|krok)\s*\d|\d{1,2}[.)]\s)/i;
 const isStep = ({ text, title }: Item) => step.test(title) || step.test(text);
 
 const wayToReach =
-  /^(?:(?:our |postal |e-?mail |office |mailing )?address|phone(?: number)?|telephone|fax|e-?mail(?: us)?|call us|visit us|write us|our office|locations?|(?:opening |business |office )?hours|adresse|anschrift|telefon|öffnungszeiten|téléphone|dirección|teléfono|indirizzo|telefono)[.!:]?$/i;
+  /^(?:(?:our |postal |e-?mail |office |mailing )?address|phone(?: number)?|telephone|fax|e-?mail(?: us)?|call us|visit us|write us|our office|locations?|(?:opening |business |office )?hours|adresse|anschrift|telefon|öffnungszeiten|téléphone|dirección|teléfono|indirizzo|telefono|(?:unsere? )?standorte?|anfahrt|ubicación|horarios?(?: de atención)?|contacto|localização|horários?(?: de funcionamento)?|contato|horaires(?: d['’]ouverture)?|nous trouver|dove siamo|orari(?: di apertura)?|contatti|godziny otwarcia|адрес|контакты|часы работы|телефон)[.!:]?$/iu;
 const isWayToReach = ({ title }: Item) => wayToReach.test(title);
 
 const year = '(?:19|20)\\d\\d';
