@@ -29,6 +29,27 @@ t.test('entries that are counted are entries, not figures', async (t) => {
   t.equal(figures.stats.length, 2);
 });
 
+t.test('what stands above a list or its heading says of what it is', async (t) => {
+  t.strictSame(featuresOf(`<section><h2>Built for you</h2>${plain}</section>`), titles);
+  const others = [
+    '<p>How it works</p><h2>Nothing to install</h2>',
+    '<span>Who it’s for</span><h2>Serious tools</h2>',
+    '<h2>Three easy steps</h2>',
+    '<h2>In drei Schritten</h2>',
+    '<p>Wie wir arbeiten</p><h2>Klar und ruhig</h2>',
+    '<h2>Featured projects</h2>',
+    '<h2>Nos réalisations</h2>',
+  ];
+  for (const one of others) t.strictSame(featuresOf(`<section>${one}${plain}</section>`), [], one);
+});
+
+t.test('a heading and the words above it may be the first of the list', async (t) => {
+  const list = (words: string) =>
+    `<div><div><span>${words}</span><h2>Nothing to install</h2></div>${titles.map((title) => `<div><h3>${title}</h3><p>${sentence}</p></div>`).join('')}</div>`;
+  t.strictSame(featuresOf(list('How it works')), []);
+  t.strictSame(featuresOf(list('Why us')), titles);
+});
+
 t.test('the slides that a page opens with are no features, those below are', async (t) => {
   const slider = cards((title) => `<h2>${title}</h2><p>${sentence}</p>`);
   const opened = (body: string) =>

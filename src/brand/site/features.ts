@@ -1,7 +1,17 @@
 /** What a site says it can do: repeated titles, each with a sentence, often with an icon. */
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
 import { closest, descendants, type Element, tidy } from './dom.ts';
-import { areGoods, arePeople, areQuestions, captionOf, hasPicture, isMost, type Reader } from './groups.ts';
+import {
+  areGoods,
+  arePeople,
+  areQuestions,
+  captionOf,
+  hasPicture,
+  isMost,
+  kickerOf,
+  maxKickerChars,
+  type Reader,
+} from './groups.ts';
 import { areOfOtherKind, isOfProgram } from './other-items.ts';
 import { type Group, headingsIn, type Item, linesOf, type Outline } from './outline.ts';
 import { dateIn, priceIn } from './patterns.ts';
@@ -15,11 +25,13 @@ export type Features = { features: Feature[]; asked: Feature[] };
 
 export const readFeatures: Reader<Features> = (outline, group, { features, asked }) => {
   const caption = captionOf(outline, group) || captionIn(group);
+  const kicker = kickerOf(outline, group);
   if (
     isOfProgram(outline.page) ||
     isNoFeature(group.parent) ||
     isOpening(outline, group) ||
     otherWords.test(caption) ||
+    otherWords.test(kicker) ||
     chapters.test(caption)
   )
     return false;
@@ -88,9 +100,13 @@ const slides = /(^|[_-])(slides|slider|slideshow|carousel|flexslider|swiper|rsli
 /** A heading that stands alone in the first of the items, above the others. */
 function captionIn({ items }: Group): string {
   const [first, second] = items;
-  const isAlone = first?.heading !== undefined && first.text === first.title;
+  // A few words may stand above it.
+  const isAlone =
+    first?.heading !== undefined &&
+    first.text.endsWith(first.title) &&
+    first.text.length <= first.title.length + maxKickerChars;
   return isAlone && second?.heading && first.heading && first.heading.tag < second.heading.tag
-    ? first.title
+    ? first.text
     : '';
 }
 
@@ -205,11 +221,11 @@ function isNoFeature(parent: Element): boolean {
 const isOther = (name: string): boolean => otherLists.test(` ${name} `) && !featureNames.test(name);
 
 const otherLists =
-  /[\s_-](team|cases?|process|roadmap|faq|accordion|timeline|blog|posts?|portfolio|gallery|clients?|partners?|logos|comments?|experience|education|contact|form|products?|shop|cart|testimonials?|pricing|resume|footer|steps?|sponsors?|alerts?|toasts?|tooltips?|popovers?|modals?)[\s_-]/i;
+  /[\s_-](team|cases?|process|roadmap|faq|accordion|timeline|blog|posts?|portfolio|gallery|clients?|partners?|logos|comments?|experience|education|contact|form|products?|shop|cart|testimonials?|pricing|resume|footer|steps?|how-it-works|sponsors?|alerts?|toasts?|tooltips?|popovers?|modals?)[\s_-]/i;
 
 /** The same, by the heading above: words in some languages help where names of classes do not. */
 const otherWords =
-  /\b(faqs?|questions|q&a|(?:our|the|meet the) team|latest (?:posts?|news|articles)|(?:from the )?blog|news|häufige fragen|(?:unser|das) team|neuigkeiten|aktuelles|questions fréquentes|l['’]équipe|journal|domande frequenti|preguntas|novità|noticias|portfolio|our (?:work|projects)|case studies|how it works|so funktioniert(?:['’]s| es)?|get in touch|contact(?: us)?|kontakt|(?:related|recent) (?:posts|products|articles))\b|よくある(?:ご)?質問|お知らせ|ニュース|ブログ|ご利用の流れ|使い方|お問い合わせ/iu;
+  /\b(faqs?|questions|q&a|(?:our|the|meet the) team|latest (?:posts?|news|articles)|(?:from the )?blog|news|häufige fragen|(?:unser|das) team|neuigkeiten|aktuelles|questions fréquentes|l['’]équipe|journal|domande frequenti|preguntas|novità|noticias|portfolio|(?:our|my|featured|selected|recent|latest) (?:works?|projects?)|case studies|(?:nos|mes) (?:projets|réalisations)|(?:nuestros|mis) proyectos|(?:unsere|ausgewählte) (?:projekte|referenzen)|how (?:it|we) works?|our process|unser (?:ablauf|vorgehen|prozess)|wie wir arbeiten|so (?:arbeiten wir|läuft['’]?s|einfach geht['’]?s)|cómo (?:funciona|trabajamos)|comment ça marche|come funziona|como funciona|jak to działa|(?:two|three|four|five|six|[2-6]) (?:\w+ )?steps|(?:zwei|drei|vier|fünf|[2-6]) (?:\w+ )?schritten?|(?:tres|cuatro|[2-6]) (?:\w+ )?pasos|(?:trois|quatre|[2-6]) étapes|who it['’]s for|für wen|so funktioniert(?:['’]s| es)?|get in touch|contact(?: us)?|kontakt|(?:related|recent) (?:posts|products|articles))\b|よくある(?:ご)?質問|お知らせ|ニュース|ブログ|ご利用の流れ|使い方|お問い合わせ/iu;
 
 function readFeature(outline: Outline, item: FeatureItem): Feature | undefined {
   const { element, heading, text, isLed } = item;

@@ -9,20 +9,37 @@ export type Reader<Found> = (outline: Outline, group: Group, found: Found) => bo
 const maxLevels = 3;
 
 /** The heading that a group stands under; empty when there is none near. */
-export function captionOf({ text, isShown }: Outline, { parent, items }: Group): string {
+export function captionOf(outline: Outline, group: Group): string {
+  const heading = captionElement(outline, group);
+  return heading ? outline.text(heading, 120) : '';
+}
+
+/** The few words right above that heading, such as `How it works`; empty when there are none. */
+export function kickerOf(outline: Outline, group: Group): string {
+  const heading = captionElement(outline, group);
+  const around = heading?.parent?.elements ?? [];
+  const before = heading && around[around.indexOf(heading) - 1];
+  if (!before || /^h[1-6]$/.test(before.tag) || !outline.isShown(before)) return '';
+  const words = outline.text(before, maxKickerChars + 1);
+  return words.length <= maxKickerChars ? words : '';
+}
+
+export const maxKickerChars = 40;
+
+function captionElement({ isShown }: Outline, { parent, items }: Group): Element | undefined {
   const inside = new Set(items.map(({ element }) => element));
   let below: Element = parent;
   for (let level = 0, one: Element | null = parent; one && level < maxLevels; level += 1, one = one.parent) {
-    if (one.tag === 'body') return '';
+    if (one.tag === 'body') return undefined;
     const before = one === parent ? one.elements : one.elements.slice(0, one.elements.indexOf(below));
     const heading = before
       .filter((other) => !inside.has(other))
       .flatMap((other) => [other, ...descendants(other)])
       .findLast((other) => /^h[1-6]$/.test(other.tag) && isShown(other));
-    if (heading) return text(heading, 120);
+    if (heading) return heading;
     below = one;
   }
-  return '';
+  return undefined;
 }
 
 /** Most of the items; of two both. */
