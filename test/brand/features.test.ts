@@ -70,6 +70,14 @@ t.test('titles with nothing but links are no features, links with a sentence in 
   t.strictSame(featuresOf(whole), titles);
 });
 
+t.test('parts of a kit, called by their places, are no features', async (t) => {
+  for (const named of [
+    ['Media top', 'Media middle', 'Media bottom'],
+    ['Wide box', 'Top box'],
+  ])
+    t.strictSame(featuresOf(cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, named)), []);
+});
+
 t.test('what visitors suffer from is told only where nothing is offered', async (t) => {
   const asked = `<section><h2>Sound familiar?</h2>${cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, ['Lost keys', 'Late trains'])}</section>`;
   t.strictSame(featuresOf(asked), ['Lost keys', 'Late trains']);

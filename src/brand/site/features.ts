@@ -253,7 +253,7 @@ function readFeature(outline: Outline, item: FeatureItem): Feature | undefined {
 
 /** What kits call their parts, to show them. Their filler text stands under real titles as well. */
 const placeholders =
-  /^(?:\w+ )?(?:card|panel|media|slide|item|modal|tab|section) (?:title|heading)$|^special title treatment$/i;
+  /^(?:\w+ )?(?:card|panel|media|slide|item|modal|tab|section) (?:title|heading)$|^special title treatment$|^(?:media|box|column|block|cell) (?:top|middle|center|bottom|left|right)$|^(?:wide|narrow|top|middle|bottom|left|right) (?:media|box|column|block|cell)$/i;
 
 /** More than a label: some words, or a sentence. */
 function isStatement(text: string): boolean {
