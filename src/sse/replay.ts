@@ -59,6 +59,8 @@ export type Missed = {
 };
 
 const keptMs = sse.keptHours * 3_600_000;
+/** A fact bears the time of its command, which has waited for its owner for so long at most (actors/batch.ts). */
+const maxLagMs = 10_000;
 
 /** Reads what a stream has missed. @throws what reading throws, and when it stands still for 10 seconds. */
 export function readMissed(
@@ -125,7 +127,7 @@ export async function* readGap(
   topic: Topic,
   signal: AbortSignal,
 ): AsyncGenerator<Frame> {
-  const since = topic.lastTs === 0 ? topic.openedTs : topic.lastTs;
+  const since = topic.lastTs === 0 ? topic.openedTs - maxLagMs : topic.lastTs;
   yield* readStored(ports, clock, topic, { assetId: undefined, sinceTs: since, signal });
 }
 

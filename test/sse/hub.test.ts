@@ -504,7 +504,8 @@ t.test('what was missed while the bus was away comes when it is back', async (t)
   bus.isConnected = false;
   t.equal(await (await open()).opening, 'unavailable');
   const missed = [publish('vision_started'), publish('vision_completed')];
-  const missedToo = publish('queued', { project_id: 'p2', asset_id: 'b1' });
+  // Its command had come before the stream was opened.
+  const missedToo = publish('queued', { project_id: 'p2', asset_id: 'b1', ts: before.ts - 5_000 });
   const reads: (() => void)[] = [];
   bus.beforeRead = () => new Promise((resolve) => reads.push(resolve));
   bus.reconnect();
