@@ -408,6 +408,8 @@ export const runtime = {
   partitions: 64,
   maxBatch: 512,
   maxQueued: 4096,
+  /** A command bears the time at which it was sent, unless it has waited for its owner for longer than this. */
+  maxLagMs: 10_000,
 } as const;
 
 /** Of the keys of images that are put under an address for a model provider alone: deleted soon, and never cached. */

@@ -4,6 +4,7 @@
  * Any failure on the way is thrown: the owner then drops its memory and reads again from the stored position
  * (crash-only, I4). What was stored before is recognised by its sequence and published again.
  */
+import { runtime } from '../../schemas/limits.ts';
 import type { Outgoing } from '../bus/publisher.ts';
 import type { Command } from '../bus/read.ts';
 import type { ActorDocument, ActorWrite, StoredFact, StoredWork } from '../store/actors.ts';
@@ -46,8 +47,6 @@ export type BatchResult = { steps: number; published: number };
 
 const maxDocuments = 8192;
 const maxProjects = 65_536;
-/** A command that has waited longer takes place when it is applied: what its step sets off is not late already. */
-const maxLagMs = 10_000;
 
 export async function processBatch(
   commands: Command[],
@@ -174,9 +173,11 @@ async function loadDocuments(
 /**
  * When the stream took it: whoever applies a command stamps it alike. An owner that was robbed and does not know it
  * yet, or one whose clock is behind, puts nothing below what the other has published.
+ *
+ * One that has waited for long takes place when it is applied: what its step sets off is not late already.
  */
 function placedAt({ ts }: Command, now: number): number {
-  return now - ts > maxLagMs ? now : ts;
+  return now - ts > runtime.maxLagMs ? now : ts;
 }
 
 /** Strictly increasing within a project (I3). */

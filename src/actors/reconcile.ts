@@ -86,19 +86,20 @@ export function startReconciler({
       if (lookedTs - seen.lookedTs > noteEveryMs) await streams.note({ made, lookedTs });
       return;
     }
-    // Nothing noted yet: they may have been lost since the first message, or this is the first start.
-    await dealWithLoss(seen ?? { made, lookedTs }, { made, lookedTs }, seen === undefined);
+    await dealWithLoss(seen, { made, lookedTs });
   };
 
   /** As often as it takes to get through, and once more when every write that was under way then has arrived. */
-  const dealWithLoss = async (seen: SeenStreams, present: SeenStreams, mayBeFirst: boolean) => {
+  const dealWithLoss = async (seen: SeenStreams | undefined, present: SeenStreams) => {
     const { made } = present;
-    const isSecond = once?.made === made;
-    if (isSecond && clock.monotonic() - (once?.at ?? 0) < writesUnderWayMs) return;
-    const found = await makeUpFor(seen, made);
-    if (!mayBeFirst || found > 0) log.warn({ found }, 'streams were lost: what was under way is asked again');
+    const before = once?.made === made ? once : undefined;
+    if (before && clock.monotonic() - before.at < writesUnderWayMs) return;
+    // Nothing noted yet: they may have been lost since the first message, or this is the first start.
+    const found = await makeUpFor(seen ?? present, made);
+    if (seen !== undefined || found > 0)
+      log.warn({ found }, 'streams were lost: what was under way is asked again');
     if (stopping.signal.aborted) return;
-    if (isSecond) await streams.note(present);
+    if (before) await streams.note(present);
     else once = { made, at: clock.monotonic() };
   };
 

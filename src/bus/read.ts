@@ -6,6 +6,7 @@ import {
   type ConsumerMessages,
   DeliverPolicy,
   type JsMsg,
+  millis,
   nanos,
   nuid,
 } from 'nats';
@@ -41,7 +42,6 @@ export type CommandReader = { resume(): void; stop(): Promise<void> };
 
 const readerIdleMs = 5_000;
 const maxRead = 512;
-const nanosInMs = 1e6;
 
 export async function readCommands(
   server: Server,
@@ -151,7 +151,7 @@ async function openReader(
 function parseCommand(message: JsMsg, subjects: Subjects, log: Log): Command {
   return {
     seq: message.seq,
-    ts: Math.floor(message.info.timestampNanos / nanosInMs),
+    ts: millis(message.info.timestampNanos),
     ...subjects.parseCommand(message.subject),
     message: readMessage(message, log),
     pending: message.info.pending,

@@ -4,7 +4,7 @@
  * A run's own events are in its asset's document, all others in the facts stream for a day (decisions 5). The
  * topic's subscription is older than every read, so what is not in a read comes through the ring.
  */
-import { sse } from '../../schemas/limits.ts';
+import { runtime, sse } from '../../schemas/limits.ts';
 import type { Clock } from './clock.ts';
 import type { Frame } from './frame.ts';
 import type { Filter, Group } from './listener.ts';
@@ -59,8 +59,6 @@ export type Missed = {
 };
 
 const keptMs = sse.keptHours * 3_600_000;
-/** A fact bears the time of its command, which has waited for its owner for so long at most (actors/batch.ts). */
-const maxLagMs = 10_000;
 
 /** Reads what a stream has missed. @throws what reading throws, and when it stands still for 10 seconds. */
 export function readMissed(
@@ -127,7 +125,8 @@ export async function* readGap(
   topic: Topic,
   signal: AbortSignal,
 ): AsyncGenerator<Frame> {
-  const since = topic.lastTs === 0 ? topic.openedTs - maxLagMs : topic.lastTs;
+  // A fact bears the time of its command, which may have waited.
+  const since = topic.lastTs === 0 ? topic.openedTs - runtime.maxLagMs : topic.lastTs;
   yield* readStored(ports, clock, topic, { assetId: undefined, sinceTs: since, signal });
 }
 
