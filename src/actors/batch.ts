@@ -5,7 +5,7 @@
  * (crash-only, I4). What was stored before is recognised by its sequence and published again.
  */
 import { runtime } from '../../schemas/limits.ts';
-import type { Outgoing } from '../bus/publisher.ts';
+import type { After, Outgoing } from '../bus/publisher.ts';
 import type { Command } from '../bus/read.ts';
 import type { ActorDocument, ActorWrite, StoredFact, StoredWork } from '../store/actors.ts';
 import { type Applied, applyMessage, LaterVersionError } from './apply.ts';
@@ -70,6 +70,7 @@ export async function processBatch(
       kind,
       ...applied,
       document: applied.outcome === 'stepped' ? applied.next : document,
+      after: memory.lastTs.get(command.project) ?? 'unknown',
     });
     noteTs(command, memory, applied.facts);
     if (applied.outcome === 'stepped') {
@@ -113,6 +114,8 @@ type Entry = {
   document: ActorDocument;
   facts: StoredFact[];
   work: StoredWork[];
+  /** The project's fact before these. */
+  after: After;
 };
 
 function created(command: Command, kind: ActorKind, { now, onRefused }: BatchPorts) {
@@ -239,8 +242,11 @@ async function storeWrites(writes: Writes, kinds: ReadonlyMap<string, ActorKind>
 
 /** Facts in the order of their ts, then the work. Ids make a repeat harmless. */
 function toMessages(outbox: Entry[], subjects: BatchPorts['subjects']): Outgoing[] {
-  const facts = outbox.flatMap(({ command: { project, id }, kind, facts: list }) =>
-    list.map((fact) => ({ ts: fact.ts, message: toFactMessage(fact, kind, { project, id }, subjects) })),
+  const facts = outbox.flatMap(({ command: { project, id }, kind, facts: list, after }) =>
+    list.map((fact, n) => {
+      const message = toFactMessage(fact, kind, { project, id }, subjects);
+      return { ts: fact.ts, message: { ...message, after: list[n - 1]?.ts ?? after } };
+    }),
   );
   facts.sort((a, b) => a.ts - b.ts);
   const work = outbox.flatMap(({ command, kind, document, work: list }) =>

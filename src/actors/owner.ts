@@ -28,6 +28,7 @@ export type OwnerPorts = {
     | 'lastCommandOf'
     | 'send'
     | 'listen'
+    | 'onReconnect'
     | 'subjects'
   >;
   records: Pick<PartitionStore, 'claim' | 'force' | 'release' | 'move'>;
@@ -284,6 +285,7 @@ export function startOwner({
     clock,
     send: bus.send,
     listen: bus.listen,
+    onReconnect: bus.onReconnect,
     records,
     async beforeDrop() {
       isHeld = true;

@@ -3,6 +3,7 @@
  * partition's record (architecture 3a). Correctness does not rest on this; it saves work.
  */
 import { createHash } from 'node:crypto';
+import { type Beat, beatName } from '../bus/beats.ts';
 import type { Subscription } from '../bus/bus.ts';
 import type { PartitionRecord } from '../store/partitions.ts';
 import { type Clock, every } from './clock.ts';
@@ -18,6 +19,7 @@ export type OwnershipPorts = {
   clock: Clock;
   send(name: string, body: unknown): void;
   listen(name: string, onMessage: (body: unknown) => void): Subscription;
+  onReconnect(call: () => void): Subscription;
   records: {
     claim(wanted: number[], owner: string, living: string[]): Promise<PartitionRecord[]>;
     force(wanted: number[], owner: string): Promise<void>;
@@ -48,8 +50,6 @@ const forceAfterMs = 1_500;
 const verifyMs = 250;
 
 type Peer = { heardAt: number; ready: boolean; version: number };
-/** `at`: when it was sent, on the sender's own clock. */
-type Beat = { id: string; ready: boolean; at: number; version: number };
 
 export function startOwnership(ports: OwnershipPorts): Ownership {
   const { workerId, version, clock } = ports;
@@ -65,6 +65,7 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
   let lastTick = clock.monotonic();
   let running: Promise<void> = Promise.resolve();
   let stopped = false;
+  let beats = 0;
 
   const isReady = () => !isIsolated && clock.monotonic() - startedAt >= beatMs;
   const living = () => [...peers].filter(([, peer]) => peer.ready).map(([id]) => id);
@@ -156,8 +157,10 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
     if (!isSame) await exclusively(balance);
   };
 
-  const beat = (ready: boolean) =>
-    ports.send('own.hb', { id: workerId, ready, at: clock.monotonic(), version } satisfies Beat);
+  const beat = (ready: boolean) => {
+    beats += 1;
+    ports.send(beatName, { id: workerId, ready, at: clock.monotonic(), version, n: beats } satisfies Beat);
+  };
 
   /** One change at a time. One that failed half-way leaves nothing owned: the next beat claims anew. */
   const exclusively = (run: () => Promise<void>): Promise<void> => {
@@ -172,12 +175,16 @@ export function startOwnership(ports: OwnershipPorts): Ownership {
   };
 
   const subscriptions = [
-    ports.listen('own.hb', onBeat),
+    ports.listen(beatName, onBeat),
     ports.listen('own.bye', (body) => {
       peers.delete((body as Beat).id);
       void tick().catch(ports.onError);
     }),
     ports.listen('own.rel', () => void tick().catch(ports.onError)),
+    // The server that this process has come to may not know all who listen yet.
+    ports.onReconnect(() => {
+      beats += 1;
+    }),
   ];
   beat(false);
   const beating = every(clock, () => (missingSince === undefined ? beatMs : retryMs), tick, ports.onError);

@@ -20,7 +20,7 @@ import { readAddress } from './address.ts';
 import { reopenMs } from './consume.ts';
 import { describeStreams } from './describe.ts';
 import { followFacts } from './follow.ts';
-import { createPublisher, type Outgoing } from './publisher.ts';
+import { type After, createPublisher, type Outgoing, readAfter } from './publisher.ts';
 import { type Command, lastOf, readCommands, replayFacts } from './read.ts';
 import { checkServer, ensureStreams, isStreamMissing, type StreamOptions, whenMade } from './streams.ts';
 import { createSubjects, type Subjects } from './subjects.ts';
@@ -30,6 +30,9 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 export type Subscription = { stop(): void };
+
+/** A fact as it came, for who would write it again, and what it said to come after. */
+export type ToldFact = { text: string; after: After | undefined };
 
 /** A request was served and has failed. */
 export class RequestFailure extends Error {
@@ -173,21 +176,20 @@ export async function openBus({
     describeStreams: () => describeStreams(server),
 
     /**
-     * Facts as they are published, in this process's own time; see `replayFacts` for older ones. `text` is the fact as
-     * it came, for who would write it again.
+     * Facts as they are published, in this process's own time; see `replayFacts` for older ones.
      */
     onFacts(
       project: string,
       id: string,
       event: string,
-      onFact: (fact: unknown, subject: string, text?: string) => void,
+      onFact: (fact: unknown, subject: string, told?: ToldFact) => void,
     ): Subscription {
       const subscription = connection.subscribe(subjects.factsOf(project, id, event), {
         callback: (error, message) => {
           if (error) log.error({ err: error }, 'fact subscription failed');
           else {
             const text = textOf(message.data);
-            onFact(JSON.parse(text), message.subject, text);
+            onFact(JSON.parse(text), message.subject, { text, after: readAfter(message) });
           }
         },
       });

@@ -13,8 +13,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createInbox, type Msg, type MsgHdrs, type NatsConnection, NatsError, nuid } from 'nats';
 
-/** A message to store: `id` makes a repeat harmless. */
-export type Outgoing = { subject: string; id: string; body: unknown };
+/**
+ * A message to store: `id` makes a repeat harmless. `after`, of a fact: the ts of the one before it in its project, so
+ * that who listens knows when one was missed.
+ */
+export type Outgoing = { subject: string; id: string; body: unknown; after?: After };
+
+/** Unix ms, or that its owner does not know. */
+export type After = number | 'unknown';
 
 /** What the server says of a message. `duplicate`: its id was stored before, at `seq`. */
 export type Stored = { seq: number; duplicate: boolean };
@@ -45,6 +51,7 @@ const maxBatch = 1_000;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const lineBreak = /[\r\n]/;
+const afterHeader = 'After';
 
 export type Patience = {
   /** How long one try is waited for. */
@@ -128,7 +135,7 @@ export function createPublisher(
       settle(failure, stored);
       goOnSoon();
     };
-    expect(settled, (reply) => post(message, idHeader(message.id), reply));
+    expect(settled, (reply) => post(message, toHeader(message), reply));
   };
 
   const sendBatch = (lane: Lane, items: readonly Item[]): void => {
@@ -146,7 +153,7 @@ export function createPublisher(
     expect(settled, (reply) => {
       for (const [place, { message }] of items.entries()) {
         const isLast = place === items.length - 1;
-        post(message, batchHeader(message.id, batch, place + 1, isLast), isLast ? reply : undefined);
+        post(message, toHeader(message, batchLines(batch, place + 1, isLast)), isLast ? reply : undefined);
       }
     });
   };
@@ -303,13 +310,22 @@ function settleBy({ headers, data }: Msg, settle: Settle): void {
  * The header that names a message, ready to be sent: the client's own kind keeps and checks each field of each
  * message in a map, and calls nothing but this.
  */
-function idHeader(id: string, more = ''): MsgHdrs {
+function toHeader({ id, after }: Outgoing, more = ''): MsgHdrs {
   if (lineBreak.test(id)) throw new NatsError('the id of a message has a line break', 'BAD_HEADER');
-  const encode = () => encoder.encode(`NATS/1.0\r\nNats-Msg-Id: ${id}\r\n${more}\r\n`);
+  const order = after === undefined ? '' : `${afterHeader}: ${after}\r\n`;
+  const encode = () => encoder.encode(`NATS/1.0\r\nNats-Msg-Id: ${id}\r\n${order}${more}\r\n`);
   return { encode } as unknown as MsgHdrs;
 }
 
-function batchHeader(id: string, batch: string, place: number, isLast: boolean): MsgHdrs {
+/** What a message said to come after; undefined when it said nothing. */
+export function readAfter({ headers }: Msg): After | undefined {
+  const text = headers?.get(afterHeader) ?? '';
+  if (text === '') return undefined;
+  const ts = Number(text);
+  return Number.isSafeInteger(ts) ? ts : 'unknown';
+}
+
+function batchLines(batch: string, place: number, isLast: boolean): string {
   const commit = isLast ? 'Nats-Batch-Commit: 1\r\n' : '';
-  return idHeader(id, `Nats-Batch-Id: ${batch}\r\nNats-Batch-Sequence: ${place}\r\n${commit}`);
+  return `Nats-Batch-Id: ${batch}\r\nNats-Batch-Sequence: ${place}\r\n${commit}`;
 }

@@ -106,6 +106,11 @@ export function createAudit(world: World, { toleranceMs }: { toleranceMs: number
       world.fail('I6', `${_id} is sent again ${at - updatedTs} ms before its time`);
   };
 
+  const checkAfter = ({ id, after }: Outgoing, { project }: Entry): void => {
+    if (typeof after === 'number' && !stamps.has(`${project} ${after}`))
+      world.fail('I3', `${id} says to come after a fact with ts ${after}, which there is not`);
+  };
+
   return {
     onWrite(kind: string, found: ActorDocument | undefined, stored: ActorDocument, write: ActorWrite): void {
       const { _id, version, seq, state, timers, dueTs } = stored;
@@ -128,7 +133,8 @@ export function createAudit(world: World, { toleranceMs }: { toleranceMs: number
       }
     },
 
-    onFact({ id, body }: Outgoing, isAgain: boolean): void {
+    onFact(message: Outgoing, isAgain: boolean): void {
+      const { id, body } = message;
       const entry = entries.get(id);
       const { ts } = body as { ts: number };
       if (!entry || entry.ts !== ts) {
@@ -139,6 +145,7 @@ export function createAudit(world: World, { toleranceMs }: { toleranceMs: number
         return;
       }
       waiting.delete(id);
+      checkAfter(message, entry);
       if (entry.isPublished || isAgain) return;
       entry.isPublished = true;
       const last = lastPublished.get(entry.project) ?? 0;

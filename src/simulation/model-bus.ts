@@ -31,6 +31,7 @@ export type ModelConnection = Pick<
   | 'followFacts'
   | 'send'
   | 'listen'
+  | 'onReconnect'
   | 'streamsMade'
 >;
 
@@ -55,6 +56,7 @@ type Link = {
   /** What is sent in this moment is lost. */
   lostAt: number;
   buffered: (() => void)[];
+  reconnects: Set<() => void>;
 };
 
 type Reader = { link: Link; wake(): void };
@@ -431,6 +433,7 @@ export function createModelBus(
         arrival: 0,
         lostAt: -1,
         buffered: [],
+        reconnects: new Set(),
       };
       const bus: ModelConnection = {
         subjects,
@@ -491,6 +494,10 @@ export function createModelBus(
         },
         send: (name, body) => send(link, name, body),
         listen: (name, onMessage) => listen(link, name, onMessage),
+        onReconnect(call) {
+          link.reconnects.add(call);
+          return { stop: () => link.reconnects.delete(call) };
+        },
         streamsMade: () => asked(link, () => String(made)),
       };
       const wakeAll = () => {
@@ -511,6 +518,7 @@ export function createModelBus(
           const late = link.buffered;
           link.buffered = [];
           for (const arrive of late) arrive();
+          for (const call of link.reconnects) call();
           wakeAll();
         },
         /** The process has ended. */

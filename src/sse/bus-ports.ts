@@ -1,9 +1,10 @@
 /** The hub's ports over the message bus. */
+import { watchBeats } from '../bus/beats.ts';
 import type { Bus } from '../bus/bus.ts';
 import type { HubPorts } from './hub.ts';
 
 /** What of the bus the hub uses. */
-export type HubBus = Pick<Bus, 'onFacts' | 'replayFacts' | 'flush' | 'connected' | 'onReconnect'>;
+export type HubBus = Pick<Bus, 'onFacts' | 'listen' | 'replayFacts' | 'flush' | 'connected' | 'onReconnect'>;
 
 /** @param rest what does not come from the bus. */
 export function createHubPorts(
@@ -12,11 +13,12 @@ export function createHubPorts(
 ): HubPorts {
   return {
     onFacts: (projectId, onFact) =>
-      bus.onFacts(projectId, '*', '*', (fact, _subject, text) => onFact(fact, text)),
+      bus.onFacts(projectId, '*', '*', (fact, _subject, told) => onFact(fact, told)),
     onFactsNamed: (event, onFact) => bus.onFacts('*', '*', event, onFact),
     flush: () => bus.flush(),
     isConnected: () => bus.connected(),
     onReconnect: (call) => bus.onReconnect(call),
+    onMissing: (call) => watchBeats(bus, call),
     replayFacts: (projectId, assetId, sinceTs, signal) =>
       bus.replayFacts(projectId, assetId, sinceTs, signal),
     ...rest,

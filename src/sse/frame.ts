@@ -33,6 +33,12 @@ export function toFrame(fact: unknown, text?: string): Frame | undefined {
   return { ts, assetId, run, event, isLifecycle: events[event].kind === 'lifecycle', bytes };
 }
 
+/** The ts of what may be a fact. */
+export function tsOf(fact: unknown): number | undefined {
+  const { ts } = (fact ?? {}) as { ts?: unknown };
+  return typeof ts === 'number' ? ts : undefined;
+}
+
 const lineBreak = /[\r\n]/;
 const names = new Set(Object.keys(AssetEvent.shape));
 const integers = ['ts', 'run', 'attempt'];

@@ -35,6 +35,8 @@ export type HubPorts = Omit<TopicPorts, 'tally'> &
     isConnected(): boolean;
     /** Calls back when the connection to the bus is there again after a loss: facts may have been missed. */
     onReconnect(call: () => void): { stop(): void };
+    /** Calls back when messages of a worker have gone missing on their way: facts of it may have. */
+    onMissing(call: () => void): { stop(): void };
     /** Whether streams may stay open on a grant; asked after a loss, when word of its end may be lost too. */
     isGranted(projectId: string, grant: Grant, signal: AbortSignal): Promise<boolean>;
     log: { warn(fields: object, message: string): void; error(fields: object, message: string): void };
@@ -73,6 +75,8 @@ export type HubStats = {
 export type Hub = ReturnType<typeof createHub>;
 
 const subscribeMs = 2_000;
+/** How long after a loss elsewhere the bus knows again who listens. */
+const settledMs = 1_000;
 const endedAtOnce = 200;
 const maxChecks = 16;
 
@@ -124,6 +128,14 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
   const reconnects = ports.onReconnect(() => {
     topics.fillGaps();
     endRevoked();
+  });
+
+  let cancelLook: (() => void) | undefined;
+  const missing = ports.onMissing(() => {
+    cancelLook ??= clock.after(settledMs, () => {
+      cancelLook = undefined;
+      topics.fillGaps();
+    });
   });
 
   /** Heartbeat, end of life, end of patience: answers when to look again. */
@@ -315,6 +327,8 @@ export function createHub(ports: HubPorts, options: HubOptions = {}) {
     async close(): Promise<void> {
       stopping.abort();
       reconnects.stop();
+      missing.stop();
+      cancelLook?.();
       runEnds.stop();
       flusher.flushAll();
       const listeners = topics.listeners();

@@ -118,16 +118,21 @@ export function readMissed(
   return { frames: all(), isLossy: () => isLossy, seenTs: () => seenTs, begin: () => begin };
 }
 
-/** Frames of what a topic missed since its newest one, or since it was opened. @throws as readMissed. */
+/**
+ * Frames of what a topic missed since its newest one, or since it was opened. @throws as readMissed.
+ *
+ * @param onHidden told of the ts of facts that are no frames.
+ */
 export async function* readGap(
   ports: ReplayPorts,
   clock: Clock,
   topic: Topic,
   signal: AbortSignal,
+  onHidden: (ts: number) => void,
 ): AsyncGenerator<Frame> {
   // A fact bears the time of its command, which may have waited.
   const since = topic.lastTs === 0 ? topic.openedTs - runtime.maxLagMs : topic.lastTs;
-  yield* readStored(ports, clock, topic, { assetId: undefined, sinceTs: since, signal });
+  yield* readStored(ports, clock, topic, { assetId: undefined, sinceTs: since, signal, onHidden });
 }
 
 function ofCurrentRun(frames: Frame[]): Frame[] {

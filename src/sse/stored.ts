@@ -6,7 +6,7 @@
  * What does not fit into a page is in the next one.
  */
 import type { Clock } from './clock.ts';
-import { type Frame, toFrame } from './frame.ts';
+import { type Frame, toFrame, tsOf } from './frame.ts';
 import { maxSliceBytes } from './slices.ts';
 import type { Topic } from './topic.ts';
 
@@ -53,6 +53,8 @@ const maxPieceFrames = 256;
 const keptMs = 2_000;
 /** How much earlier than the wanted ts a read of the facts stream begins: its clock is the server's. */
 const skewMs = 30_000;
+/** As many facts as one group commit publishes, mostly; of a project there are fewer. */
+const maxAhead = 256;
 /** Longest wait for the next stored fact. */
 const maxReadMs = 10_000;
 
@@ -184,20 +186,40 @@ export function readDocument(ports: ReplayPorts, clock: Clock, topic: Topic, ass
   return read;
 }
 
-/** `onSkipped` is told of what was read before the first frame: its ts. */
+/** `onSkipped` is told of what was read before the first frame, `onHidden` of what is no frame: its ts. */
 type StoredRead = {
   assetId: string | undefined;
   sinceTs: number;
   signal: AbortSignal;
   onSkipped?: (ts: number) => void;
+  onHidden?: (ts: number) => void;
 };
 
 /** Stored frames above a ts, oldest first. @throws when the next stands still for 10 seconds. */
 export async function* readStored(
   ports: ReplayPorts,
   clock: Clock,
+  topic: Topic,
+  read: StoredRead,
+): AsyncGenerator<Frame> {
+  const ahead: Frame[] = [];
+  for await (const frame of readFrames(ports, clock, topic, read)) {
+    ahead.push(frame);
+    if (ahead.length < 2 * maxAhead) continue;
+    ahead.sort(byTs);
+    yield* ahead.splice(0, maxAhead);
+  }
+  yield* ahead.sort(byTs);
+}
+
+const byTs = (a: Frame, b: Frame) => a.ts - b.ts;
+
+/** In the order in which they are stored: one that had to be tried again is behind others of its batch. */
+async function* readFrames(
+  ports: ReplayPorts,
+  clock: Clock,
   { projectId }: Topic,
-  { assetId, sinceTs, signal, onSkipped }: StoredRead,
+  { assetId, sinceTs, signal, onSkipped, onHidden }: StoredRead,
 ): AsyncGenerator<Frame> {
   const facts = ports.replayFacts(projectId, assetId ?? '*', sinceTs - skewMs, signal);
   const iterator = facts[Symbol.asyncIterator]();
@@ -205,21 +227,20 @@ export async function* readStored(
     for (;;) {
       const { done, value } = await within(iterator.next(), maxReadMs, clock);
       if (done) return;
-      const skippedTs = tsUpTo(sinceTs, value);
-      if (skippedTs !== undefined) onSkipped?.(skippedTs);
-      const frame = skippedTs === undefined ? toFrame(value) : undefined;
+      const ts = tsOf(value);
+      // A frame costs more than to read its fact, and there may be thousands.
+      if (ts !== undefined && ts <= sinceTs) {
+        onSkipped?.(ts);
+        continue;
+      }
+      const frame = toFrame(value);
       if (frame) yield frame;
+      else if (ts !== undefined) onHidden?.(ts);
     }
   } finally {
     // Not waited for: one that stands still never answers.
     void iterator.return?.()?.catch(() => undefined);
   }
-}
-
-/** The ts of a fact that is not above another. A frame costs more than to read its fact, and there may be thousands. */
-function tsUpTo(sinceTs: number, fact: unknown): number | undefined {
-  const { ts } = (fact ?? {}) as { ts?: unknown };
-  return typeof ts === 'number' && ts <= sinceTs ? ts : undefined;
 }
 
 /** Waits for a promise, at most some ms. @throws what it throws, and when the time is over. */

@@ -5,8 +5,10 @@
  * of any uWS callback (inside one, cork has no effect on other sockets and every write costs four sends).
  */
 import { sse } from '../../schemas/limits.ts';
+import type { After } from '../bus/publisher.ts';
 import type { Clock } from './clock.ts';
-import { type Frame, toFrame } from './frame.ts';
+import { type Frame, toFrame, tsOf } from './frame.ts';
+import { type Gap, holdFrame, isGapBefore } from './gap.ts';
 import { type Filter, filterKey, type Group, type Listener, send, wants } from './listener.ts';
 import { createRing, join, type Ring } from './ring.ts';
 import type { DocumentRead, Page } from './stored.ts';
@@ -25,8 +27,8 @@ export type Topic = {
   /** Resolves when nothing published from now on can be missed; rejects when that cannot be reached. */
   ready: Promise<void>;
   isReady: boolean;
-  /** Facts that arrive while missed ones are being read. */
-  held: Frame[] | undefined;
+  /** While facts that may have been missed are being read: newer ones wait. */
+  gap: Gap | undefined;
   /** What is read of what is stored, by asset, `*` for all: see stored.ts. */
   pages: Map<string, Page>;
   documents: Map<string, DocumentRead>;
@@ -61,8 +63,11 @@ type Batch = {
 };
 
 export type TopicPorts = {
-  /** `text` is the fact as JSON, where it came as such. */
-  onFacts(projectId: string, onFact: (fact: unknown, text?: string) => void): { stop(): void };
+  /** What is told of a fact: itself as JSON, where it came as such, and what it says to come after. */
+  onFacts(
+    projectId: string,
+    onFact: (fact: unknown, told?: { text: string; after: After | undefined }) => void,
+  ): { stop(): void };
   /** Waits until the server has seen everything sent so far. */
   flush(): Promise<void>;
   tally: Tally;
@@ -70,18 +75,21 @@ export type TopicPorts = {
 
 /** Wall clocks of owners and of this process agree within this time, in ms. */
 const maxClockSkewMs = 5_000;
-const maxHeld = 4_096;
 
-/** @param onNew called when the ring has something to flush. */
+/** @param onNew called when the ring has something to flush. @param onGap opens a gap: facts may have been missed. */
 export function openTopic(
   projectId: string,
   ports: TopicPorts,
   clock: Clock,
   onNew: (topic: Topic) => void,
+  onGap: (topic: Topic) => void,
 ): Topic {
-  const subscription = ports.onFacts(projectId, (fact, text) => {
-    const frame = toFrame(fact, text);
-    if (frame) takeFrame(topic, frame, clock, onNew);
+  const subscription = ports.onFacts(projectId, (fact, told) => {
+    const frame = toFrame(fact, told?.text);
+    if (!frame) return passHidden(topic, fact);
+    if (!topic.gap && isGapBefore(topic, frame, told?.after)) onGap(topic);
+    if (topic.gap) holdFrame(topic.gap, frame, told?.after);
+    else addFrame(topic, frame, clock, onNew);
   });
   const topic: Topic = {
     projectId,
@@ -92,10 +100,10 @@ export function openTopic(
     lastTs: 0,
     isReady: false,
     ready: ports.flush().then(() => {
-      topic.isReady = topic.held === undefined;
+      topic.isReady = topic.gap === undefined;
       topic.completeAfterTs = clock.now() + maxClockSkewMs;
     }),
-    held: undefined,
+    gap: undefined,
     pages: new Map(),
     documents: new Map(),
     tally: ports.tally,
@@ -113,14 +121,16 @@ export function openTopic(
   return topic;
 }
 
-function takeFrame(topic: Topic, frame: Frame, clock: Clock, onNew: (topic: Topic) => void): void {
-  if (topic.held === undefined) addFrame(topic, frame, clock, onNew);
-  // Bounded: a gap with more facts than this ends the streams, which then resume.
-  else if (topic.held.length < maxHeld) topic.held.push(frame);
+/** A fact of a newer worker, perhaps, of which this process knows nothing: later ones may say to come after it. */
+function passHidden(topic: Topic, fact: unknown): void {
+  const ts = tsOf(fact);
+  if (ts === undefined) return;
+  if (topic.gap) topic.gap.hidden.add(ts);
+  else topic.lastTs = Math.max(topic.lastTs, ts);
 }
 
 /** Puts a frame into the ring, unless it is a repetition (architecture 3a, 9). */
-function addFrame(topic: Topic, frame: Frame, clock: Clock, onNew: (topic: Topic) => void): void {
+export function addFrame(topic: Topic, frame: Frame, clock: Clock, onNew: (topic: Topic) => void): void {
   if (frame.ts <= topic.lastTs) return;
   topic.lastTs = frame.ts;
   const { ring } = topic;
@@ -128,31 +138,6 @@ function addFrame(topic: Topic, frame: Frame, clock: Clock, onNew: (topic: Topic
   if (ring.start + ring.wouldDrop(frame.bytes.length) > topic.flushed) flushAll(topic, clock.monotonic());
   ring.add(frame);
   onNew(topic);
-}
-
-/** From here on facts wait: some before them may have been missed. */
-export function hold(topic: Topic): void {
-  topic.held = [];
-  topic.isReady = false;
-}
-
-/**
- * Takes what was missed, then what was held. Listeners see neither a gap nor a repetition.
- *
- * @throws what reading throws, and when too much was held: the topic's streams must then end.
- */
-export async function fill(
-  topic: Topic,
-  missed: AsyncIterable<Frame>,
-  clock: Clock,
-  onNew: (topic: Topic) => void,
-): Promise<void> {
-  for await (const frame of missed) addFrame(topic, frame, clock, onNew);
-  const held = topic.held ?? [];
-  if (held.length >= maxHeld) throw new RangeError(`more than ${maxHeld} facts while a gap was read`);
-  topic.held = undefined;
-  for (const frame of held) addFrame(topic, frame, clock, onNew);
-  topic.isReady = true;
 }
 
 /** Gives live listeners all that is new. Answers how many writes it took. */

@@ -1,10 +1,11 @@
 /** The topics of this process: made for the first stream of a project, dropped some seconds after the last. */
 import type { Clock } from './clock.ts';
+import { fillGap, type GapPorts, openGap } from './gap.ts';
 import { createLimiter } from './limiter.ts';
 import type { Listener } from './listener.ts';
 import { readGap } from './replay.ts';
 import { type ReplayPorts, within } from './stored.ts';
-import { fill, hold, listenersOf, openTopic, type Topic, type TopicPorts } from './topic.ts';
+import { addFrame, listenersOf, openTopic, type Topic, type TopicPorts } from './topic.ts';
 
 export type TopicsPorts = TopicPorts &
   ReplayPorts & {
@@ -16,7 +17,7 @@ export type TopicsPorts = TopicPorts &
   };
 
 const keptMs = 5_000;
-const maxFills = 8;
+const maxFills = 32;
 const maxFillMs = 60_000;
 
 export function createTopics(ports: TopicsPorts, clock: Clock) {
@@ -51,22 +52,32 @@ export function createTopics(ports: TopicsPorts, clock: Clock) {
     ports.onLost(topic, cause);
   };
 
-  const fillGap = (topic: Topic): void => {
-    if (topic.held !== undefined) {
-      giveUp(topic, new Error('the bus was lost again'));
+  /** From here on the topic's facts wait: some before them may have been missed. */
+  const lookForMissed = (topic: Topic): void => {
+    if (topic.gap) {
+      topic.gap.isWider = true;
       return;
     }
-    hold(topic);
-    const missed = readGap(ports, clock, topic, ports.stopping);
-    const run = () => within(fill(topic, missed, clock, ports.onNew), maxFillMs, clock);
-    topic.ready = fills.run(run);
+    const gap = openGap();
+    const gapPorts: GapPorts = {
+      read: (onHidden) => readGap(ports, clock, topic, ports.stopping, onHidden),
+      lastTs: () => topic.lastTs,
+      add: (frame) => addFrame(topic, frame, clock, ports.onNew),
+      close() {
+        topic.gap = undefined;
+        topic.isReady = true;
+      },
+    };
+    topic.gap = gap;
+    topic.isReady = false;
+    topic.ready = fills.run(() => within(fillGap(gap, gapPorts, clock), maxFillMs, clock));
     topic.ready.catch((cause: unknown) => giveUp(topic, cause));
   };
 
   return {
     /** The project's topic, to be left again: made when there is none, or when it cannot become ready. */
     join(projectId: string): Topic {
-      const topic = topics.get(projectId) ?? openTopic(projectId, ports, clock, ports.onNew);
+      const topic = topics.get(projectId) ?? openTopic(projectId, ports, clock, ports.onNew, lookForMissed);
       topics.set(projectId, topic);
       joining.set(topic, (joining.get(topic) ?? 0) + 1);
       return topic;
@@ -91,9 +102,9 @@ export function createTopics(ports: TopicsPorts, clock: Clock) {
       return topic ? [...listenersOf(topic)] : [];
     },
 
-    /** The bus is back after a loss: every topic reads what it missed meanwhile. */
+    /** Facts of any project may have been missed: every topic reads what is stored. */
     fillGaps(): void {
-      for (const topic of [...topics.values()]) fillGap(topic);
+      for (const topic of [...topics.values()]) lookForMissed(topic);
     },
 
     get size() {

@@ -1,6 +1,7 @@
 /** Who owns which partition, as workers come, go, die, pause and lose the bus (invariant I4, architecture 3a). */
 import t from 'tap';
 import { type Ownership, type OwnershipPorts, startOwnership } from '../../src/actors/ownership.ts';
+import { watchBeats } from '../../src/bus/beats.ts';
 import {
   createMemoryBusServer,
   createMemoryPartitionStore,
@@ -34,6 +35,7 @@ async function createTeam() {
 
   const team = {
     clock,
+    server,
     records,
     errors,
     members,
@@ -48,6 +50,7 @@ async function createTeam() {
         clock: view,
         send: bus.send,
         listen: bus.listen,
+        onReconnect: bus.onReconnect,
         records,
         beforeDrop: () => view.running(),
         async onChange(owned) {
@@ -317,4 +320,22 @@ t.test('refresh reads the records again', async (t) => {
   await team.clock.advance(1_000);
   await first.ownership.refresh();
   t.strictSame(first.changes, [partitions, partitions]);
+});
+
+t.test('beats are numbered, with a number left out when the connection was lost', async (t) => {
+  const team = await createTeam();
+  const bus = team.server.connect();
+  let missing = 0;
+  watchBeats(bus, () => {
+    missing += 1;
+  });
+  const [first] = await team.pair();
+  await team.clock.advance(5_000);
+  t.equal(missing, 0);
+  first.bus.cut();
+  await team.clock.advance(50);
+  first.bus.heal();
+  await team.clock.advance(1_000);
+  t.equal(missing, 1, 'even where no beat was due meanwhile');
+  t.strictSame(team.errors, []);
 });

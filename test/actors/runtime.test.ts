@@ -196,6 +196,7 @@ async function createWorld({ partitions = 8, seed = 1, latencyMs = 0, alone = fa
         ...miscounted(counters, expected),
         ...unpublished([...counters, ...stores.asset.all()], published),
         ...outOfOrder(published.map(({ body }) => body)),
+        ...misplaced(published),
       ];
     },
   };
@@ -233,6 +234,19 @@ function outOfOrder(facts: Record<string, unknown>[]): string[] {
     const before = last.get(project_id) ?? 0;
     if (Number(ts) <= before) wrong.push(`${project_id}: ts ${ts} of ${asset_id} comes after ${before}`);
     last.set(project_id, Math.max(before, Number(ts)));
+  }
+  return wrong;
+}
+
+/** Facts that say to come after another one than the one before them in their project. */
+function misplaced(published: ReturnType<World['server']['facts']>): string[] {
+  const last = new Map<unknown, unknown>();
+  const wrong: string[] = [];
+  for (const { id, after, body } of published) {
+    const before = last.get(body.project_id) ?? 'unknown';
+    if (after !== before && after !== 'unknown')
+      wrong.push(`${id} says to come after ${after}, comes after ${before}`);
+    last.set(body.project_id, body.ts);
   }
   return wrong;
 }

@@ -94,12 +94,17 @@ for (const [name, create] of Object.entries(sites)) {
       await bus.publishAll(many);
       t.equal(await bus.lastCommand(), many.length);
       const facts: unknown[] = [];
-      const events = bus.onFacts('p1', '*', '*', (fact) => facts.push(fact));
+      const after: unknown[] = [];
+      const events = bus.onFacts('p1', '*', '*', (fact, _, told) => {
+        facts.push(fact);
+        after.push(told?.after);
+      });
       await bus.flush();
       const fact = (n: number) => ({
         subject: bus.subjects.fact('p1', 'a', 'ready'),
         id: `f${n}`,
         body: { n },
+        ...(n > 1 ? { after: n - 1 } : n === 1 ? { after: 'unknown' as const } : {}),
       });
       const numbers = Array.from({ length: 40 }, (_, n) => n);
       await bus.publishAll([command(bus, 'p1', 'c'), ...numbers.map(fact), command(bus, 'p1', 'c')]);
@@ -109,6 +114,7 @@ for (const [name, create] of Object.entries(sites)) {
         facts,
         numbers.map((n) => ({ n })),
       );
+      t.strictSame(after, [undefined, 'unknown', ...numbers.slice(1, -1)], 'what each said to come after');
       events.stop();
       const read: unknown[] = [];
       const reader = await bus.readCommands(all, 0, ({ message }) => read.push(message['n']) > 0);

@@ -1,5 +1,6 @@
 /** Time, bus, documents and connections in memory, for tests of the hub. */
 import type { EventName } from '../../schemas/events.ts';
+import type { After } from '../../src/bus/publisher.ts';
 import type { Clock } from '../../src/sse/clock.ts';
 import { createHub, type HubOptions, type HubPorts, type StreamOptions } from '../../src/sse/hub.ts';
 import type { StreamResponse } from '../../src/sse/listener.ts';
@@ -71,7 +72,9 @@ export function createTime() {
 export function createBus(time: ReturnType<typeof createTime>) {
   const stored: Fact[] = [];
   const documents = new Map<string, Fact[]>();
-  const subscribers = new Set<{ wants: (fact: Fact) => boolean; call: (fact: unknown) => void }>();
+  type Call = Parameters<HubPorts['onFacts']>[1];
+  const subscribers = new Set<{ wants: (fact: Fact) => boolean; call: Call }>();
+  const missings = new Set<() => void>();
   const reconnects = new Set<() => void>();
   const bus = {
     isConnected: true,
@@ -86,21 +89,26 @@ export function createBus(time: ReturnType<typeof createTime>) {
     get subscriptions() {
       return subscribers.size;
     },
-    deliver(fact: Fact) {
+    deliver(fact: Fact, after?: After) {
       if (!bus.isConnected) return;
-      for (const { wants, call } of [...subscribers]) if (wants(fact)) call(fact);
+      const told = { text: JSON.stringify(fact), after };
+      for (const { wants, call } of [...subscribers]) if (wants(fact)) call(fact, told);
     },
-    /** Stores a fact and delivers it to who listens now. */
-    publish(fact: Fact) {
+    /** Stores a fact and delivers it to who listens now; `after` as its owner says. */
+    publish(fact: Fact, after?: After) {
       stored.push(fact);
-      bus.deliver(fact);
+      bus.deliver(fact, after);
+    },
+    /** A worker's beat has not come. */
+    miss() {
+      for (const call of missings) call();
     },
     reconnect() {
       bus.isConnected = true;
       for (const call of reconnects) call();
     },
   };
-  const subscribe = (wants: (fact: Fact) => boolean, call: (fact: unknown) => void) => {
+  const subscribe = (wants: (fact: Fact) => boolean, call: Call) => {
     const entry = { wants, call };
     subscribers.add(entry);
     return { stop: () => void subscribers.delete(entry) };
@@ -113,6 +121,10 @@ export function createBus(time: ReturnType<typeof createTime>) {
     onReconnect(call) {
       reconnects.add(call);
       return { stop: () => void reconnects.delete(call) };
+    },
+    onMissing(call) {
+      missings.add(call);
+      return { stop: () => void missings.delete(call) };
     },
     isGranted: () => bus.granted(),
     async assetFacts(assetId) {

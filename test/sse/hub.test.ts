@@ -6,6 +6,9 @@ import type { Filter } from '../../src/sse/listener.ts';
 import { endStreamsOnMessages, projectChanged, sessionEnded } from '../../src/sse/messages.ts';
 import { createConnection, type Fact, never, nothing, setUp } from './doubles.ts';
 
+/** Facts that a test tells apart. */
+type Five = [Fact, Fact, Fact, Fact, Fact];
+const tsOf = ({ ts }: Fact) => ts;
 const asset = (assetId: string) => ({ assetId, isLifecycleOnly: false });
 const keyOf = (assetId: string) => ({
   filter: { assetId, isLifecycleOnly: true },
@@ -524,6 +527,126 @@ t.test('what was missed while the bus was away comes when it is back', async (t)
   t.equal(hub.stats().streams, 3);
 });
 
+t.test('a fact that says to come after one that was not heard waits until that one is read', async (t) => {
+  const { open, fact, time, bus } = setUp();
+  const stream = await open();
+  await time.advance(10_000);
+  const [one, two, three, four, five] = Array.from({ length: 5 }, () => fact('stage_started')) as Five;
+  bus.publish(one, 'unknown');
+  bus.publish(two, one.ts);
+  await time.settle();
+  t.strictSame(stream.ids, [one.ts, two.ts]);
+  t.equal(bus.reads, 0, 'nothing is read while all are heard');
+
+  bus.stored.push(three);
+  bus.publish(four, three.ts);
+  bus.publish(five, four.ts);
+  await time.settle();
+  await time.settle();
+  t.strictSame(stream.ids, [one, two, three, four, five].map(tsOf));
+  t.equal(bus.reads, 1);
+
+  bus.deliver(two, one.ts);
+  bus.publish(fact('ready'));
+  await time.settle();
+  t.equal(bus.reads, 1, 'neither a repetition nor one that says nothing is read after');
+
+  const unknown = fact('of a later version' as 'ready');
+  bus.publish(unknown);
+  bus.publish(fact('ready'), unknown.ts);
+  await time.settle();
+  t.equal(bus.reads, 1, 'nor one after an event that is shown to nobody');
+  const unheard = fact('of a later version' as 'ready');
+  bus.stored.push(unheard);
+  const last = fact('ready');
+  bus.publish(last, unheard.ts);
+  await time.settle();
+  await time.settle();
+  t.strictSame([bus.reads, stream.ids.at(-1)], [2, last.ts], 'nor is one waited for');
+});
+
+t.test('an owner that does not know what came before has it looked up', async (t) => {
+  const { open, fact, time, bus } = setUp();
+  const stream = await open();
+  await time.advance(10_000);
+  const [one, two, three] = Array.from({ length: 3 }, () => fact('stage_started')) as Five;
+  bus.publish(one, 'unknown');
+  bus.stored.push(two);
+  bus.publish(three, 'unknown');
+  await time.settle();
+  t.strictSame(stream.ids, [one, two, three].map(tsOf));
+
+  const fresh = await open({ projectId: 'p2' });
+  await time.advance(10_000);
+  const [missed, heard] = Array.from({ length: 2 }, () => fact('queued', { project_id: 'p2' })) as Five;
+  bus.stored.push(missed);
+  bus.publish(heard, missed.ts);
+  await time.settle();
+  t.strictSame(fresh.ids, [missed, heard].map(tsOf), 'also the first of a project');
+});
+
+t.test('a named fact that is stored late is waited for, one that never is for 15 seconds', async (t) => {
+  const { open, fact, time, bus } = setUp();
+  const stream = await open();
+  await time.advance(10_000);
+  const [one, two, three, four, five] = Array.from({ length: 5 }, () => fact('stage_started')) as Five;
+  bus.publish(one);
+  bus.publish(three, two.ts);
+  await time.advance(1_000);
+  t.strictSame(stream.ids, [one.ts], 'nothing overtakes');
+  // Stored behind a later one, as after a try that failed.
+  bus.stored.push(two);
+  await time.advance(300);
+  t.strictSame(stream.ids, [one, two, three].map(tsOf));
+  const resumed = await open({ lastEventId: String(one.ts - 1) });
+  t.strictSame(
+    resumed.ids,
+    [one, two, three].map(tsOf),
+    'in order, also for who reads it from what is stored',
+  );
+
+  bus.publish(five, four.ts);
+  for (let passedMs = 0; passedMs < 14_000; passedMs += 200) await time.advance(200);
+  t.strictSame(stream.ids, [one, two, three].map(tsOf));
+  for (let passedMs = 0; passedMs < 2_000; passedMs += 200) await time.advance(200);
+  t.strictSame(stream.ids, [one, two, three, five].map(tsOf));
+  t.ok(stream.isOpen);
+});
+
+t.test('when a beat of a worker has not come, every project looks for what it missed', async (t) => {
+  const { open, fact, time, bus } = setUp();
+  const streams = [await open(), await open({ projectId: 'p2' })];
+  await time.advance(10_000);
+  const missed = [fact('queued'), fact('queued', { project_id: 'p2' })];
+  bus.stored.push(...missed);
+  bus.miss();
+  bus.miss();
+  await time.advance(900);
+  t.strictSame(
+    streams.map(({ ids }) => ids),
+    [[], []],
+    'the bus is given a second to know again who listens',
+  );
+  await time.advance(200);
+  t.strictSame(
+    streams.map(({ ids }) => ids),
+    missed.map(({ ts }) => [ts]),
+  );
+  t.equal(bus.reads, 2, 'once for all that were missed together');
+});
+
+t.test('a gap in which more comes than is held ends the streams', async (t) => {
+  const { open, fact, time, bus } = setUp();
+  const stream = await open();
+  await time.advance(10_000);
+  bus.publish(fact('queued'));
+  bus.beforeRead = () => new Promise((resolve) => time.clock.after(5_000, resolve));
+  const lost = fact('stage_started').ts;
+  for (let n = 0; n < 4_200; n += 1) bus.publish(fact('stage_started'), lost);
+  await time.advance(6_000);
+  t.notOk(stream.isOpen);
+});
+
 t.test('streams whose missed events cannot be read end, and those let in no more', async (t) => {
   const { open, bus, time, hub } = setUp();
   const stream = await open();
@@ -536,10 +659,12 @@ t.test('streams whose missed events cannot be read end, and those let in no more
   t.equal(hub.stats().topics, 0);
 
   bus.beforeRead = never;
-  const lostTwice = await open();
+  const stuck = await open();
   bus.reconnect();
   bus.reconnect();
-  t.notOk(lostTwice.isOpen);
+  t.ok(stuck.isOpen);
+  await time.advance(11_000);
+  t.notOk(stuck.isOpen, 'a read that stands still');
 
   bus.beforeRead = nothing;
   const revoked = await open(keyOf('a1'));
