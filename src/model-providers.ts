@@ -2,7 +2,7 @@
  * Model providers, put together: the adapters that the configuration names, the ledger and the gates behind them,
  * their callbacks.
  */
-import { createHmac, timingSafeEqual } from 'node:crypto';
+import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto';
 import { copyFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { Model } from '../schemas/asset.ts';
@@ -28,6 +28,7 @@ import { createReplicate } from './providers/replicate.ts';
 import { createRunway } from './providers/runway.ts';
 import type { Store } from './store/client.ts';
 import type { ProviderRecord } from './store/model-providers.ts';
+import { patient } from './store/patient.ts';
 
 export type ModelProviderParts = {
   config: Pick<Config, 'providers' | 'baseUrl' | 'mediaBaseUrl'>;
@@ -104,8 +105,8 @@ export function createPurchases({ store, bus, config, now }: ModelProviderParts)
 } {
   const { predictions, modelProviders } = store;
   const limitsOf = (name: string) => gateLimits(config.providers.limits, name);
-  const gate = createGate((name, token, untilTs) =>
-    modelProviders.enter(name, { token, untilTs }, limitsOf(name), now()),
+  const gate = createGate(
+    patient((name, token, untilTs) => modelProviders.enter(name, { token, untilTs }, limitsOf(name), now())),
   );
   const listeners = new Map<string, Set<() => void>>();
   const listening = bus.listen(hintSubject, (body) => {
@@ -114,17 +115,20 @@ export function createPurchases({ store, bus, config, now }: ModelProviderParts)
 
   return {
     enter: gate.enter,
-    hold: (name, token, untilTs) => modelProviders.hold(name, token, untilTs, now()),
-    leave: modelProviders.leave,
-    find: predictions.find,
-    begin: (purchase) => predictions.begin(purchase, now()),
-    bought: predictions.bought,
-    refused: predictions.refused,
-    look: predictions.look,
-    giveUp: predictions.giveUp,
-    over: predictions.over,
-    priced: predictions.priced,
-    late: predictions.late,
+    hold: patient((name, token, untilTs) => modelProviders.hold(name, token, untilTs, now())),
+    leave: patient(modelProviders.leave),
+    find: patient(predictions.find),
+    begin(purchase) {
+      const claim = randomUUID();
+      return patient(() => predictions.begin(purchase, claim, now()))();
+    },
+    bought: patient(predictions.bought),
+    refused: patient(predictions.refused),
+    look: patient(predictions.look),
+    giveUp: patient(predictions.giveUp),
+    over: patient(predictions.over),
+    priced: patient(predictions.priced),
+    late: patient(predictions.late),
     onHint(token) {
       let wakeUp: (() => void) | undefined;
       let isTold = false;
@@ -150,8 +154,8 @@ export function createPurchases({ store, bus, config, now }: ModelProviderParts)
         },
       };
     },
-    succeeded: (name) => modelProviders.succeeded(name, now()),
-    async failed(name, { reason, retryAfterMs }) {
+    succeeded: patient((name) => modelProviders.succeeded(name, now())),
+    failed: patient(async (name, { reason, retryAfterMs }) => {
       // What is wrong with one source says nothing about the provider.
       if (reason === 'rejected_content' || reason === 'bad_input' || reason === 'gone') return;
       if (reason === 'rate_limited') {
@@ -159,7 +163,7 @@ export function createPurchases({ store, bus, config, now }: ModelProviderParts)
         return;
       }
       await modelProviders.failed(name, reason, now());
-    },
+    }),
     stop: () => listening.stop(),
   };
 }
@@ -177,7 +181,7 @@ export function createVideoChoice(
     });
     if (fit.length < 2) return fit;
     const failing = new Set(
-      (await store.modelProviders.list(now()))
+      (await patient(store.modelProviders.list)(now()))
         .filter(({ openUntilTs }) => openUntilTs > now())
         .map(({ name }) => name),
     );

@@ -154,9 +154,10 @@ async function finish(work: Work, following: Following, signal: AbortSignal): Pr
   } catch (cause) {
     const isStopping = context.signal.aborted && !context.hasEnded();
     if (signal.aborted && !isStopping) await cancel(provider, job);
-    const isOfUse = isStopping || (cause instanceof EffectError && cause.isResumable);
+    const failure = toFailure(cause, signal);
+    const isOfUse = isStopping || (failure instanceof EffectError && failure.isResumable);
     if (!isOfUse && !provider.capabilities.repeatable) await deps.purchases.over(job);
-    throw cause;
+    throw failure;
   }
 }
 
@@ -253,6 +254,13 @@ function failureError({ provider, id }: VideoJobRef, failure: Failure): EffectEr
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
     ...(isOperators(failure) ? { hint: unavailableHint } : {}),
   });
+}
+
+/** What is no failure of the provider's, such as a store that is away, is no reason to buy anew. */
+function toFailure(cause: unknown, signal: AbortSignal): unknown {
+  if (signal.aborted || cause instanceof EffectError) return cause;
+  const { message } = cause as Error;
+  return resumable(`the service could not go on with its prediction: ${message}`, cause);
 }
 
 function resumable(message: string, cause: unknown): EffectError {

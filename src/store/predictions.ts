@@ -14,6 +14,8 @@ type PredictionDocument = {
   stageKey: string;
   provider: string;
   beganTs: number;
+  /** Of who began it. */
+  claim?: string;
   /** `refused`: certainly not bought. `givenUp`: nobody waits for word of it any more. */
   state: 'submitting' | 'bought' | 'refused' | 'givenUp';
   job?: VideoJobRef;
@@ -66,15 +68,17 @@ export function createPredictionStore(db: Db) {
   };
 
   /** The record of an attempt that is there already; one that was refused is begun anew. */
-  const beginAgain = async ({ token, provider }: Purchase, now: number): Promise<Begun> => {
+  const beginAgain = async ({ token, provider }: Purchase, claim: string, now: number): Promise<Begun> => {
     const again = await predictions.updateOne(
       { _id: token, state: 'refused' },
-      { $set: { state: 'submitting', provider, beganTs: now } },
+      { $set: { state: 'submitting', provider, claim, beganTs: now } },
       durable,
     );
     if (again.matchedCount === 1) return { state: 'fresh' };
     const found = await predictions.findOne({ _id: token });
     if (found?.job) return { state: 'known', job: found.job };
+    // Asked for again, since the answer to the first time was lost.
+    if (found?.claim === claim) return { state: 'fresh' };
     return { state: 'pending', sinceTs: found?.beganTs ?? now };
   };
 
@@ -94,8 +98,11 @@ export function createPredictionStore(db: Db) {
     /** The prediction to go on with: this attempt's own, or one of an earlier attempt that was heard of too late. */
     find,
 
-    /** To be called before a submit. Only who is answered `fresh` may make it. */
-    async begin(purchase: Purchase, now: number): Promise<Begun> {
+    /**
+     * To be called before a submit. Only who is answered `fresh` may make it; with the same `claim` it is safe to
+     * repeat.
+     */
+    async begin(purchase: Purchase, claim: string, now: number): Promise<Begun> {
       const job = await find(purchase);
       if (job) return { state: 'known', job };
       const { token, stageKey, provider } = purchase;
@@ -106,6 +113,7 @@ export function createPredictionStore(db: Db) {
             stageKey,
             provider,
             beganTs: now,
+            claim,
             state: 'submitting',
             expiresAt: new Date(now + limits.predictionKeptMs),
           },
@@ -114,7 +122,7 @@ export function createPredictionStore(db: Db) {
         return { state: 'fresh' };
       } catch (cause) {
         if (!isDuplicate(cause)) throw cause;
-        return beginAgain(purchase, now);
+        return beginAgain(purchase, claim, now);
       }
     },
 

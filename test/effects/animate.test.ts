@@ -186,6 +186,23 @@ t.test('failures of a prediction', async (t) => {
   });
 });
 
+t.test('a failure that is none of the provider’s leaves the prediction to the next attempt', async (t) => {
+  const { video, context, deps, keys } = await prepare(t, { statuses: [succeeded] });
+  const { priced } = deps.purchases;
+  deps.purchases.priced = async () => Promise.reject(new Error('the store is away'));
+  await t.rejects(animate(animateParams(), context, deps), {
+    code: 'i2v_failed',
+    retry: 'transient',
+    isResumable: true,
+    message: /the store is away/,
+  });
+  deps.purchases.priced = priced;
+  await animate(animateParams({ attempt: 2, job, clockTs: Date.now() }), context, deps);
+  t.equal(video.submitted.length, 1);
+  t.strictSame(video.cancelled, []);
+  t.equal((await keys()).length, 1);
+});
+
 t.test('reading the status', async (t) => {
   t.test('is tried again after a failed read: the prediction is paid and goes on', async (t) => {
     const { video, context, deps } = await prepare(t, {
