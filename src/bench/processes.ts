@@ -8,7 +8,7 @@ export type Supervised = {
   pid(): number;
   /** How often it was started again. */
   restarts(): number;
-  /** Resolves when the process that runs now has said that it is ready. */
+  /** Resolves when the process that runs now, or one after it, has said that it is ready. */
   ready(): Promise<void>;
   /** Answers false for one that has ended by itself in this very moment. */
   kill(signal: NodeJS.Signals): boolean;
@@ -35,18 +35,25 @@ export function supervise(name: string, env: Record<string, string>, logFile: st
   let restarts = 0;
   let isStopped = false;
   let child: ChildProcess;
-  let ready: Promise<void>;
+  let ready: Promise<void> | undefined;
+  let tellReady: (() => void) | undefined;
 
   const start = (): void => {
+    // Who waits for one that has ended before it was ready waits for the next.
+    if (tellReady === undefined) {
+      ready = new Promise((resolve) => {
+        tellReady = resolve;
+      });
+    }
     const started = spawn(process.execPath, program, {
       env: { ...process.env, ...memoryEnv, NODE_ENV: 'development', LOG_LEVEL: 'info', ...settings },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
-    ready = new Promise((resolve) => {
-      started.stdout.on('data', (data: Buffer) => {
-        log.write(data);
-        if (data.includes(readyText)) resolve();
-      });
+    started.stdout.on('data', (data: Buffer) => {
+      log.write(data);
+      if (!data.includes(readyText)) return;
+      tellReady?.();
+      tellReady = undefined;
     });
     started.stderr.on('data', (data: Buffer) => log.write(data));
     started.once('exit', () => {
@@ -78,7 +85,7 @@ export function supervise(name: string, env: Record<string, string>, logFile: st
     name,
     pid: () => child.pid ?? 0,
     restarts: () => restarts,
-    ready: () => ready,
+    ready: async () => ready,
     kill: (signal) => child.kill(signal),
     async stop() {
       const code = await end();

@@ -20,6 +20,7 @@ import { readAddress } from './address.ts';
 import { reopenMs } from './consume.ts';
 import { describeStreams } from './describe.ts';
 import { followFacts } from './follow.ts';
+import { patiently } from './patient.ts';
 import { type After, createPublisher, type Outgoing, readAfter } from './publisher.ts';
 import { type Command, lastOf, readCommands, replayFacts } from './read.ts';
 import { checkServer, ensureStreams, isStreamMissing, type StreamOptions, whenMade } from './streams.ts';
@@ -55,11 +56,13 @@ export type BusOptions = StreamOptions & {
 
 export type Bus = Awaited<ReturnType<typeof openBus>>;
 
-/** How long a message waits for its confirmation before it is sent again. */
-const publishTimeoutMs = 2_500;
+/** How long a message waits for its confirmation before it is sent again: sent in the moment of an election it has none. */
+const publishTimeoutMs = 1_000;
 /** A stream whose leader was killed has none for 4 to 9 s, which the server does not let us change. */
 const publishPatienceMs = 10_000;
-const apiTimeoutMs = 5_000;
+/** What is asked while there is no leader has no answer either, and is asked again. */
+const apiTimeoutMs = 2_000;
+const makingMs = 5_000;
 const failureHeader = 'Failure';
 /** What is stored together has the time of one message. */
 const maxTogether = 1_000;
@@ -80,12 +83,15 @@ export async function openBus({
     ...(signal ? { signal } : {}),
   });
   const subjects = createSubjects(prefix, partitions);
-  const manager = await prepare(connection, subjects, streams).catch(async (cause: unknown) => {
-    await connection.close();
-    throw cause;
-  });
+  const maker = await patiently(() => prepare(connection, subjects, streams)).catch(
+    async (cause: unknown) => {
+      await connection.close();
+      throw cause;
+    },
+  );
+  const manager = await connection.jetstreamManager({ timeout: apiTimeoutMs, checkAPI: false });
   const stream = connection.jetstream({ timeout: apiTimeoutMs });
-  const restore = createRestorer(() => ensureStreams(manager, subjects, streams), log);
+  const restore = createRestorer(() => ensureStreams(maker, subjects, streams), log);
   const publisher = createPublisher(connection, {
     timeoutMs: publishTimeoutMs,
     patienceMs: publishPatienceMs,
@@ -286,14 +292,18 @@ export async function openBus({
   };
 }
 
-/** @throws when the server is too old or has a stream that differs from what is wanted. */
+/**
+ * Answers what makes streams, which may take a server longer than what else it is asked.
+ *
+ * @throws when the server is too old or has a stream that differs from what is wanted.
+ */
 async function prepare(
   connection: NatsConnection,
   subjects: Subjects,
   options: StreamOptions,
 ): Promise<JetStreamManager> {
   checkServer(connection);
-  const manager = await connection.jetstreamManager();
+  const manager = await connection.jetstreamManager({ timeout: makingMs });
   await ensureStreams(manager, subjects, options);
   return manager;
 }

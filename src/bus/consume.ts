@@ -2,6 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ConsumerConfig, ConsumerMessages } from 'nats';
 import type { Server } from './bus.ts';
+import { patiently } from './patient.ts';
 
 export type Reading = {
   stream: string;
@@ -44,7 +45,7 @@ export async function pull(
   return messages;
 }
 
-/** @throws when it cannot be opened at first; what fails afterwards is tried again until `signal` is aborted. */
+/** @throws when it cannot be opened at first, in half a minute; what fails afterwards is tried again until `signal` is aborted. */
 export async function consume(
   server: Server,
   { stream: name, config, configAgain, maxMessages, take, onInterrupted, onReplaced, signal }: Reading,
@@ -68,7 +69,7 @@ export async function consume(
     await ensure();
     return pull(server, name, config.durable_name, maxMessages);
   };
-  let messages: ConsumerMessages | undefined = await open();
+  let messages: ConsumerMessages | undefined = await patiently(open);
 
   const hasEnded = () => signal.aborted || isClosed();
   const forget = (): void => {

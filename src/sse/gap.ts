@@ -60,7 +60,7 @@ export type GapPorts = {
  * Adds what was missed, then what was held, in the order of ts: listeners see neither a gap nor a repetition. What is
  * named and not stored yet is waited for, some seconds.
  *
- * @throws what reading throws, and when too much was held: the topic's streams must then end.
+ * @throws what reading throws after these seconds, and when too much was held: the topic's streams must then end.
  */
 export async function fillGap(gap: Gap, ports: GapPorts, clock: Clock): Promise<void> {
   const givenUpAt = clock.monotonic() + patienceMs;
@@ -69,21 +69,37 @@ export async function fillGap(gap: Gap, ports: GapPorts, clock: Clock): Promise<
   };
   for (;;) {
     gap.isWider = false;
-    let found: Frame[] = [];
-    for await (const frame of ports.read((ts) => gap.hidden.add(ts))) {
-      found.push(frame);
-      // So large a gap is handed on as it is read.
-      if (found.length >= maxHeld) add(found.splice(0));
-    }
-    if (gap.held.length >= maxHeld) throw new RangeError(`more than ${maxHeld} facts while a gap was read`);
-    found = [...found, ...gap.held];
+    const { found, failure } = await readAll(gap, ports, add);
     const isGivenUp = clock.monotonic() >= givenUpAt;
-    if (!gap.isWider && (isGivenUp || isWhole(gap, found, ports.lastTs()))) {
+    if (failure !== undefined && isGivenUp) throw failure;
+    if (gap.held.length >= maxHeld) throw new RangeError(`more than ${maxHeld} facts while a gap was read`);
+    found.push(...gap.held);
+    const isRead = failure === undefined && !gap.isWider;
+    if (isRead && (isGivenUp || isWhole(gap, found, ports.lastTs()))) {
       add(found);
       ports.close();
       return;
     }
     await new Promise<void>((resolve) => clock.after(againMs, resolve));
+  }
+}
+
+/** `failure`: what ended the reading, if anything did. */
+async function readAll(
+  gap: Gap,
+  { read }: GapPorts,
+  add: (frames: Frame[]) => void,
+): Promise<{ found: Frame[]; failure?: unknown }> {
+  const found: Frame[] = [];
+  try {
+    for await (const frame of read((ts) => gap.hidden.add(ts))) {
+      found.push(frame);
+      // So large a gap is handed on as it is read.
+      if (found.length >= maxHeld) add(found.splice(0));
+    }
+    return { found };
+  } catch (failure) {
+    return { found, failure };
   }
 }
 

@@ -1,9 +1,10 @@
 /** The message bus: the real one, and the one in memory that the runtime's tests use. */
 import { createServer, connect as dial, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { connect, type NatsConnection } from 'nats';
+import { connect, type NatsConnection, NatsError } from 'nats';
 import t, { type Test } from 'tap';
 import { type Bus, type BusOptions, openBus } from '../../src/bus/bus.ts';
+import { patiently } from '../../src/bus/patient.ts';
 import type { Command } from '../../src/bus/read.ts';
 import { checkServer } from '../../src/bus/streams.ts';
 import { type WorkItem, workAckWaitMs } from '../../src/bus/work.ts';
@@ -406,6 +407,23 @@ async function raw(t: Test): Promise<NatsConnection> {
   t.teardown(() => connection.close());
   return connection;
 }
+
+t.test('a server that does not answer yet is asked again, one that refuses is not', async (t) => {
+  const failures = [new NatsError('timed out', 'TIMEOUT'), new NatsError('no responders', '503')];
+  const asked = async () => {
+    const failure = failures.shift();
+    if (failure) throw failure;
+    return 'made';
+  };
+  t.equal(await patiently(asked), 'made');
+  let times = 0;
+  const refused = patiently(async () => {
+    times += 1;
+    throw new NatsError('too many replicas', '400');
+  });
+  await t.rejects(refused, { code: '400' });
+  t.equal(times, 1);
+});
 
 t.test('a server that is too old, or without JetStream, is refused', async (t) => {
   const server = (version: string, jetstream?: boolean) =>

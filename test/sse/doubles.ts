@@ -20,6 +20,7 @@ export const nothing = async (): Promise<void> => undefined;
 export const never = (): Promise<never> => new Promise(() => undefined);
 
 const startTs = 1_800_000_000_000;
+const passMs = 200;
 
 export function createTime() {
   let ms = 0;
@@ -302,5 +303,9 @@ export function setUp(options: HubOptions = {}) {
       },
     });
   };
-  return { time, bus, hub, fact, publish, open };
+  /** Lets ms pass in small steps, in which what was waited for goes on. */
+  const pass = async (ms: number) => {
+    for (let passed = 0; passed < ms; passed += passMs) await time.advance(passMs);
+  };
+  return { time, bus, hub, fact, publish, open, pass };
 }
