@@ -83,3 +83,10 @@ t.test('what visitors suffer from is told only where nothing is offered', async 
   t.strictSame(featuresOf(asked), ['Lost keys', 'Late trains']);
   t.strictSame(featuresOf(`${asked}<section><h2>Built for you</h2>${plain}</section>`), titles);
 });
+
+t.test('what was found at a host on a day is no news', async (t) => {
+  const dated = (named: string[]) =>
+    contentOf(cards((title) => `<h3>${title}</h3><p>12 March 2024</p>`, named)).announcements.length;
+  t.equal(dated(['acme.example', 'shop.acme.example', 'bücher.example']), 0);
+  t.equal(dated(['Version 2.0', 'We moved to acme.example', 'Hello']), 3);
+});

@@ -20,7 +20,7 @@ export const readNews: Reader<Found> = (outline, { items }, { announcements }) =
 
 function readAnnouncement(outline: Outline, { element, heading, title, text }: Item): News | undefined {
   const isArticle = heading !== undefined && title !== '' && /^h[1-6]$/.test(heading.tag);
-  if (text.length > 1_990 || !isArticle || headingsIn(element) > 2) return undefined;
+  if (text.length > 1_990 || !isArticle || headingsIn(element) > 2 || isHost(title)) return undefined;
   // The dates of a table are of its rows.
   if ([...descendants(element)].some(({ tag }) => tag === 'table')) return undefined;
   const date = dateOf(outline, element);
@@ -83,3 +83,6 @@ export function readArticles(
 }
 
 const maxArticles = 40;
+
+/** Dated is what was found there, or when it was last looked at. */
+const isHost = (title: string): boolean => /^[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)*\.\p{L}{2,}$/u.test(title);
