@@ -90,3 +90,10 @@ t.test('what was found at a host on a day is no news', async (t) => {
   t.equal(dated(['acme.example', 'shop.acme.example', 'bücher.example']), 0);
   t.equal(dated(['Version 2.0', 'We moved to acme.example', 'Hello']), 3);
 });
+
+t.test('versions from which on something works are no figures', async (t) => {
+  const list = (entries: string[]) =>
+    contentOf(`<ul>${entries.map((one) => `<li>${one}</li>`).join('')}</ul>`).stats.length;
+  t.equal(list(['Firefox <small>3.6+</small>', 'Opera <small>10+</small>', 'Safari <small>4+</small>']), 0);
+  t.equal(list(['<b>3.6M+</b> users', '<b>10+</b> years', '<b>4.5+</b> stars']), 3);
+});

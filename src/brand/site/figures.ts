@@ -1,14 +1,14 @@
 /** Figures with what they count: `1,200 households`, a number above its label. */
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
 import { descendants, type Element, isIconWord, TextNode, tidy } from './dom.ts';
-import { areGoods, type Reader } from './groups.ts';
+import { areGoods, isMost, type Reader } from './groups.ts';
 import { type Item, linesOf, type Outline } from './outline.ts';
 import { isFigure } from './patterns.ts';
 
 type Figure = DeepCrawlResult['content']['stats'][number];
 
 export const readFigures: Reader<{ stats: Figure[] }> = (outline, { items }, { stats }) => {
-  if (areGoods(items)) return false;
+  if (areGoods(items) || areVersions(items)) return false;
   const known = items.map((item) => readFigure(outline, item)).filter((one) => one !== undefined);
   if (known.length < 2 || known.length < items.length * 0.7 || areNumbered(known)) return false;
   stats.push(...known);
@@ -18,6 +18,11 @@ export const readFigures: Reader<{ stats: Figure[] }> = (outline, { items }, { s
 /** `01`, `02`, `03`: the places of entries in their list. */
 const areNumbered = (figures: readonly Figure[]): boolean =>
   figures.every(({ value }, at) => /^\d+$/.test(value) && Number(value) === at + 1);
+
+/** `Firefox 3.6+`, `Opera 10+`: from which version on something works. Of some the point is seen. */
+const areVersions = (items: readonly Item[]): boolean =>
+  items.some(({ text }) => /^\p{L}.*\s\d+\.\d+\+$/u.test(text)) &&
+  isMost(items.filter(({ text }) => /^\p{L}.*\s\d+(?:\.\d+)?\+$/u.test(text)).length, items);
 
 const maxChars = 140;
 
