@@ -97,3 +97,12 @@ t.test('versions from which on something works are no figures', async (t) => {
   t.equal(list(['Firefox <small>3.6+</small>', 'Opera <small>10+</small>', 'Safari <small>4+</small>']), 0);
   t.equal(list(['<b>3.6M+</b> users', '<b>10+</b> years', '<b>4.5+</b> stars']), 3);
 });
+
+t.test('who said something is named, not told in a sentence', async (t) => {
+  const said = (below: string) =>
+    contentOf(`<section><blockquote>Acme is all that one could want</blockquote><p>${below}</p></section>`)
+      .testimonials;
+  t.match(said('Jane Doe, Example Inc.'), [{ author: 'Jane Doe' }]);
+  t.strictSame(said('Here comes Acme, the shop for all of it!'), []);
+  t.strictSame(said('Separate drawers — pull them out as you like, or not.'), []);
+});

@@ -101,16 +101,14 @@ function readQuote(outline: Outline, element: Element, isNamed: boolean): Quote 
   const block = inside.find(({ tag }) => tag === 'blockquote' || tag === 'q');
   const lines = linesOf(element, outline).filter(({ text }) => /[\p{L}]/u.test(text));
   const [longest] = [...lines].sort((a, b) => b.text.length - a.text.length);
-  if (lines.filter(({ text }) => quoteMarks.test(text)).length > 1) return undefined;
-  if (!longest || (!block && !isNamed && !lines.some(({ text }) => quoteMarks.test(text)))) return undefined;
+  const marked = lines.filter(({ text }) => quoteMarks.test(text)).length;
+  const isSaid = block !== undefined || isNamed || marked === 1;
+  if (!longest || marked > 1 || !isSaid || isBeside(longest.element, block)) return undefined;
   const isAuthor = inside.find(
     ({ tag, classes }) =>
       /^(cite|figcaption)$/.test(tag) || classes.some((one) => /author|(^|-)name|customer|person/i.test(one)),
   );
-  // What a page or a part of it is called is nobody.
-  const rest = lines.filter(
-    (one) => one.text !== longest.text && one.text.length <= 80 && !/^h[12]$/.test(one.element.tag),
-  );
+  const rest = lines.filter((one) => one.text !== longest.text && couldName(one));
   const named = isAuthor ? splitAuthor(textsOf(linesOf(isAuthor, outline), outline)) : undefined;
   const { author, role } = named?.author ? named : splitAuthor(textsOf(rest, outline));
   const own = isAuthor ? outline.text(isAuthor) : '';
@@ -119,6 +117,18 @@ function readQuote(outline: Outline, element: Element, isNamed: boolean): Quote 
   if (!author || !couldSpeak.test(author) || quote.length < 12 || quote === author) return undefined;
   const stated = role ?? roleBeside(rest, author);
   return { quote, author, ...(stated ? { role: stated } : {}) };
+}
+
+/** What is longer than the quote and stands outside of it is what the page itself says. */
+function isBeside(element: Element, quote: Element | undefined): boolean {
+  const isWithin = (one: Element, other: Element) => closest(one, (above) => above === other) !== undefined;
+  return quote !== undefined && !isWithin(element, quote) && !isWithin(quote, element);
+}
+
+/** What a page or a part of it is called is nobody, nor is a sentence. `Sam Lee, Acme Inc.` ends in a point, too. */
+function couldName({ element, text }: Line): boolean {
+  const isSentence = /[!?…。！？]$/.test(text) || (text.endsWith('.') && text.split(' ').length > 6);
+  return text.length <= 80 && !isSentence && !/^h[12]$/.test(element.tag);
 }
 
 /** Name and role may be elements of one line, set apart by styles alone. */
