@@ -106,3 +106,10 @@ t.test('who said something is named, not told in a sentence', async (t) => {
   t.strictSame(said('Here comes Acme, the shop for all of it!'), []);
   t.strictSame(said('Separate drawers — pull them out as you like, or not.'), []);
 });
+
+t.test('how many there are of something is a figure, not a feature', async (t) => {
+  const named = ['600M+ users', '99.9% uptime', '100+ countries'];
+  t.strictSame(featuresOf(cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, named)), []);
+  const one = ['24/7 support', '100% local', 'Fair terms'];
+  t.strictSame(featuresOf(cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, one)), one);
+});

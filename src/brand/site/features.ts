@@ -118,6 +118,7 @@ function areOthers(items: readonly Item[]): boolean {
   const isRepeated = new Set(titles.map((one) => one.replace(/\s*\d+$/, ''))).size < titles.length * 0.6;
   return (
     isRepeated ||
+    isMost(titles.filter((one) => counted.test(one)).length, items) ||
     arePeople(items) ||
     areQuestions(items) ||
     areGoods(items) ||
@@ -132,6 +133,9 @@ function areOthers(items: readonly Item[]): boolean {
 const identifier = /^(?:[a-z]+[A-Z]\w*|[.$#@_-]{1,2}[\w-]+|[a-z]+(?:[-_.][a-z]+)+)(?:\(.*\))?$/;
 const isOption = ({ element, title }: Item) =>
   identifier.test(title) || (element.tag === 'tr' && /^[a-z]+$/.test(title));
+
+/** `600M+ users`: how many there are of something, over a sentence on it. */
+const counted = /^[~<>]?\d[\d.,]*\s?(?:%|\+|k|m|b|mio\.?|mrd\.?|万|億){1,2}\+?\s/iu;
 
 /** What a part of a documentation is called. */
 const chapters =
