@@ -113,3 +113,9 @@ t.test('how many there are of something is a figure, not a feature', async (t) =
   const one = ['24/7 support', '100% local', 'Fair terms'];
   t.strictSame(featuresOf(cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, one)), one);
 });
+
+t.test('what stands in columns beside its code is a chapter', async (t) => {
+  const row = (title: string) =>
+    `<div><div><h4>${title}</h4><p>${sentence}</p></div><div><h4>${title} in code</h4><pre>do()</pre><p>${sentence}</p></div></div>`;
+  t.strictSame(featuresOf(titles.map((title) => `<section>${row(title)}</section>`).join('')), []);
+});

@@ -125,7 +125,8 @@ function areOthers(items: readonly Item[]): boolean {
     areOfOtherKind(items) ||
     isMost(items.filter(({ element }) => element.classes.some(isOther)).length, items) ||
     isMost(items.filter(isOption).length, items) ||
-    isMost(items.filter(({ element }) => isManual(element)).length, items)
+    isMost(items.filter(({ element }) => isManual(element)).length, items) ||
+    items.filter(({ element }) => hasCode(element)).length * 2 >= items.length
   );
 }
 
@@ -141,15 +142,15 @@ const counted = /^[~<>]?\d[\d.,]*\s?(?:%|\+|k|m|b|mio\.?|mrd\.?|万|億){1,2}\+?
 const chapters =
   /^(?:how to use|usage|(?:basic |quick )?installation|quick ?start|getting started|examples?|options|api|about(?: us)?|credits?|licen[sc]es?|dependencies|requirements|browser support|contributing|changelog|download|our (?:mission|vision|values|story|history)|über uns|lizenz(?:en)?|erste schritte|voraussetzungen|à propos|chi siamo|sobre nosotros|o nas)[.!:]?$/i;
 
-/** Explains with code, or lists many things to click. */
+/** Lists many things to click. */
 function isManual(element: Element): boolean {
   let links = 0;
-  for (const { tag } of descendants(element)) {
-    if (tag === 'pre') return true;
-    if (tag === 'a' || tag === 'button') links += 1;
-  }
+  for (const { tag } of descendants(element)) if (tag === 'a' || tag === 'button') links += 1;
   return links > maxLinks;
 }
+
+/** Explains with code; where words stand beside it, one column in two has it. */
+const hasCode = (element: Element): boolean => [...descendants(element)].some(({ tag }) => tag === 'pre');
 
 const maxLinks = 6;
 const maxTitleChars = 90;
