@@ -119,3 +119,14 @@ t.test('what stands in columns beside its code is a chapter', async (t) => {
     `<div><div><h4>${title}</h4><p>${sentence}</p></div><div><h4>${title} in code</h4><pre>do()</pre><p>${sentence}</p></div></div>`;
   t.strictSame(featuresOf(titles.map((title) => `<section>${row(title)}</section>`).join('')), []);
 });
+
+t.test(
+  'entries of a list that begin with a title and a colon are features, notes on code are not',
+  async (t) => {
+    const list = (named: readonly string[]) =>
+      `<h2>What is Acme?</h2><h3>More</h3><ul>${named.map((title) => `<li><strong>${title}</strong> ${sentence}</li>`).join('')}</ul>`;
+    t.strictSame(featuresOf(list(titles.map((title) => `${title}:`))), titles);
+    t.strictSame(featuresOf(list(titles)), []);
+    t.strictSame(featuresOf(list(titles.map((title) => `<code>x</code> ${title}:`))), []);
+  },
+);

@@ -36,7 +36,7 @@ export const readFeatures: Reader<Features> = (outline, group, { features, asked
   )
     return false;
   const isNamed = featureWords.test(`${caption} ${group.parent.get('class')} ${group.parent.get('id')}`);
-  const mayBeLed = isNamed || isIntroducing(outline, group);
+  const mayBeLed = isNamed || isIntroducing(outline, group) || areLed(outline, group);
   const items = group.items.map(
     (item): FeatureItem => (mayBeLed && ledIn(outline, item)) || titled(outline, item),
   );
@@ -176,6 +176,16 @@ function ledIn(outline: Outline, item: Item): FeatureItem | undefined {
   const isLed = item.heading && /^(strong|b)$/.test(item.heading.tag) && line?.text.startsWith(item.title);
   return isLed && others.length === 0 ? { ...item, isLed: true } : undefined;
 }
+
+/** A list of which every entry says what it is about, with a colon; words of a program have notes like that, too. */
+const areLed = (outline: Outline, { parent, items }: Group): boolean =>
+  items.length >= 3 &&
+  parent.tag === 'ul' &&
+  items.every((item) => ledIn(outline, item) !== undefined && hasColon(item)) &&
+  !items.some(({ heading }) => heading?.elements.some(({ tag }) => tag === 'code'));
+
+const hasColon = ({ title, text }: Item): boolean =>
+  /[:：]$/.test(title) || /^\s?[:：]/.test(text.slice(title.length));
 
 /** A list at the top, where a page says what it is of: before its second heading. */
 function isIntroducing({ page }: Outline, { parent, items }: Group): boolean {
