@@ -130,3 +130,14 @@ t.test(
     t.strictSame(featuresOf(list(titles.map((title) => `<code>x</code> ${title}:`))), []);
   },
 );
+
+t.test('a note may stand between a title and its sentence', async (t) => {
+  const entry = (title: string, note: string) => `<h3>${title}</h3>${note}<p>${sentence}</p>`;
+  const note = '<div>see it at work</div>';
+  t.strictSame(featuresOf(`<h2>Why Acme?</h2>${entry('Small', note)}${entry('Fast', '')}`), [
+    'Small',
+    'Fast',
+  ]);
+  const table = '<table><tr><td>a</td></tr></table>';
+  t.strictSame(featuresOf(`<h2>Why Acme?</h2>${entry('Small', table)}${entry('Fast', '')}`), []);
+});

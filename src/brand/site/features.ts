@@ -77,14 +77,22 @@ function entriesBelow(outline: Outline, heading: Element): Feature[] {
   const entry = below.find(({ tag }) => /^h[2-6]$/.test(tag));
   const entries: Feature[] = [];
   for (const [at, one] of below.entries()) {
-    const next = below[at + 1];
-    if (one.tag !== entry?.tag || next?.tag !== 'p' || entries.length >= maxEntries) continue;
+    if (one.tag !== entry?.tag || entries.length >= maxEntries) continue;
+    const next = paragraphAfter(below, at);
+    if (!next) continue;
     const [title, description] = [outline.text(one, 200), outline.text(next, 1_000)];
     const isOne = title !== '' && title.length <= maxTitleChars && isStatement(description);
     if (isOne && !chapters.test(title) && priceIn(description) === undefined)
       entries.push({ title, description });
   }
   return entries;
+}
+
+/** The first paragraph below a heading; a note may stand between the two. */
+function paragraphAfter(below: readonly Element[], at: number): Element | undefined {
+  const next = below.slice(at + 1, at + 3);
+  const paragraph = next.findIndex(({ tag }) => tag === 'p');
+  return next.slice(0, paragraph).every(({ tag }) => tag === 'div') ? next[paragraph] : undefined;
 }
 
 /** The slides that a page opens with: what they say is for all of it. */
