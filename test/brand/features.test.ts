@@ -141,3 +141,10 @@ t.test('a note may stand between a title and its sentence', async (t) => {
   const table = '<table><tr><td>a</td></tr></table>';
   t.strictSame(featuresOf(`<h2>Why Acme?</h2>${entry('Small', table)}${entry('Fast', '')}`), []);
 });
+
+t.test('a licence and thanks among features are none', async (t) => {
+  const named = ['Fast search', 'Safe storage', 'MIT License'];
+  t.strictSame(featuresOf(cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, named)), named.slice(0, 2));
+  const others = ['MIT License', 'Special thanks'];
+  t.strictSame(featuresOf(cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, others)), []);
+});

@@ -148,7 +148,7 @@ const counted = /^[~<>]?\d[\d.,]*\s?(?:%|\+|k|m|b|mio\.?|mrd\.?|万|億){1,2}\+?
 
 /** What a part of a documentation is called. */
 const chapters =
-  /^(?:how to use|usage|(?:basic |quick )?installation|quick ?start|getting started|examples?|options|api|about(?: us)?|credits?|licen[sc]es?|dependencies|requirements|browser support|contributing|changelog|download|our (?:mission|vision|values|story|history)|über uns|lizenz(?:en)?|erste schritte|voraussetzungen|à propos|chi siamo|sobre nosotros|o nas)[.!:]?$/i;
+  /^(?:how to use|usage|(?:basic |quick )?installation|quick ?start|getting started|examples?|options|api|about(?: us)?|(?:special )?thanks|credits?|(?:mit |bsd |apache )?licen[sc]es?|dependencies|requirements|browser support|contributing|changelog|download|our (?:mission|vision|values|story|history)|über uns|lizenz(?:en)?|erste schritte|voraussetzungen|à propos|chi siamo|sobre nosotros|o nas)[.!:]?$/i;
 
 /** Lists many things to click. */
 function isManual(element: Element): boolean {
@@ -267,7 +267,7 @@ function readFeature(outline: Outline, item: FeatureItem): Feature | undefined {
     : describe(outline, item);
   // A sentence in quotation marks is somebody's.
   if (/^[“”„«»「『"‟]/.test(title)) return undefined;
-  if (placeholders.test(title)) return undefined;
+  if (placeholders.test(title) || chapters.test(title)) return undefined;
   if (!isStatement(description) || dateIn(description) !== undefined || /@\w+\.\w/.test(description))
     return undefined;
   const icon = iconOf(element);
