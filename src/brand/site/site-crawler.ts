@@ -12,6 +12,7 @@ import type { Outbound } from '../../outbound/outbound.ts';
 import type { Draw } from '../browser.ts';
 import type { Choose } from '../choose.ts';
 import { CrawlError, type Crawler, type OnProgress } from '../crawler.ts';
+import { isDrawnAsButton } from './buttons.ts';
 import { type Brand, chooseBrand, choosePalette } from './choice.ts';
 import { type PageContent, readContent } from './content.ts';
 import { readDesign } from './design.ts';
@@ -253,8 +254,7 @@ function toResult(home: Home, others: Reading[], { palette, name, logo }: Brand)
     others.map((one) => one.content),
   );
   const text = visibleText(home);
-  const isButton = (element: Page['all'][number]) => isNamedButton(element) || isFilled(look, element);
-  const ctas = [...new Set([...readCtas(seen, isButton)])];
+  const ctas = [...new Set([...readCtas(seen, (element) => isDrawnAsButton(look, element))])];
   return {
     brand: {
       colors: hexes(palette),
@@ -289,17 +289,6 @@ function toResult(home: Home, others: Reading[], { palette, name, logo }: Brand)
     ),
     design: readDesign(look, palette, fonts?.heading ?? ''),
   };
-}
-
-/** A link that looks like a button: filled, with some room. */
-function isFilled({ styles }: Look, element: Page['all'][number]): boolean {
-  const style = styles.of(element);
-  return (
-    element.tag === 'a' &&
-    (style.background.alpha > 0.5 ||
-      style.gradient.length > 0 ||
-      (style.border !== undefined && style.radius > 0))
-  );
 }
 
 /** The home page's first; what another page says again is said once. */

@@ -1,0 +1,32 @@
+/** What visitors are asked to do, told from what looks the same; each rule by the smallest page that it is for. */
+import t from 'tap';
+import { isDrawnAsButton } from '../../src/brand/site/buttons.ts';
+import { parsePage } from '../../src/brand/site/dom.ts';
+import { lookAt } from '../../src/brand/site/look.ts';
+import { readCtas } from '../../src/brand/site/messaging.ts';
+import { outline } from '../../src/brand/site/outline.ts';
+import { createStyles } from '../../src/brand/site/style.ts';
+
+function callsOf(body: string, css = ''): string[] {
+  const page = parsePage(`<!doctype html><body><main><h1>Acme</h1>${body}</main>`);
+  const look = lookAt(page, createStyles([{ text: css, imports: new Map() }]));
+  return readCtas(
+    outline(page, () => true),
+    (element) => isDrawnAsButton(look, element),
+  );
+}
+
+t.test('words of a line that are marked with a colour are links, a button has room', async (t) => {
+  const body = '<p>Made with <a href="/a">Tools</a>.</p>';
+  t.strictSame(callsOf(body, 'a { background: #ff8; padding: 1px 3px }'), []);
+  t.strictSame(callsOf(body, 'a { background: #ff8; padding: 0.5em 1em }'), ['Tools']);
+  t.strictSame(callsOf(body, 'a { background: #ff8; padding: 1px 3px; display: block }'), ['Tools']);
+});
+
+t.test('what is named a button and drawn as a link is one, where others are drawn as buttons', async (t) => {
+  const body = '<p><a class="btn" href="/a">Download</a> <a class="btn plain" href="/b">Source code</a></p>';
+  const styles = '.btn { background: #06c; padding: 9px 18px } .plain { background: transparent }';
+  t.strictSame(callsOf(body, styles), ['Download']);
+  t.strictSame(callsOf(body, `${styles} .plain { border: 1px solid #06c }`), ['Download', 'Source code']);
+  t.strictSame(callsOf(body), ['Download', 'Source code']);
+});
