@@ -98,6 +98,7 @@ export function readCtas(
     isShown(element) &&
     isButton(element) &&
     (inContent.has(element) || isInHeader(element));
+  const code = content.filter(({ tag }) => tag === 'pre').map((one) => text(one));
   const found: string[] = [];
   for (const element of page.all) {
     if (found.length >= maxCtas) break;
@@ -106,13 +107,16 @@ export function readCtas(
     const isKnown = found.some((one) => one.toLowerCase() === label.toLowerCase());
     // A card that is a link as a whole asks for nothing.
     const isCard = linesOf(element, { text, isShown }).length > 1;
-    if (isCall(label) && !isCard && !isControl(element) && !isKnown) found.push(label);
+    // A button whose code is shown is there to be looked at.
+    const isShownAsCode = code.some((one) => one.includes(`>${label}<`));
+    if (isCall(label) && !isCard && !isControl(element) && !isKnown && !isShownAsCode) found.push(label);
   }
   return found;
 }
 
+/** A link with neither an address nor an action of its own is for scripts to pick up: something to try. */
 const isClickable = (element: Element) =>
-  element.tag === 'a' ||
+  (element.tag === 'a' && (element.attributes.has('href') || element.attributes.has('onclick'))) ||
   element.tag === 'button' ||
   (element.tag === 'input' && /^(submit|button)$/.test(element.get('type')));
 
