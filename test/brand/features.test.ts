@@ -148,3 +148,13 @@ t.test('a licence and thanks among features are none', async (t) => {
   const others = ['MIT License', 'Special thanks'];
   t.strictSame(featuresOf(cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, others)), []);
 });
+
+t.test('counters that stand at nought and places in a list are no figures', async (t) => {
+  const figures = (values: string[]) =>
+    contentOf(cards((value) => `<b>${value}</b><p>shops in town</p>`, values)).stats.map(
+      ({ value }) => value,
+    );
+  t.strictSame(figures(['0', '0+', '0%']), []);
+  t.strictSame(figures(['05', '07']), []);
+  t.strictSame(figures(['0', '12', '0.5']), ['0', '12', '0.5']);
+});

@@ -10,7 +10,8 @@ type Figure = DeepCrawlResult['content']['stats'][number];
 export const readFigures: Reader<{ stats: Figure[] }> = (outline, { items }, { stats }) => {
   if (areGoods(items) || areVersions(items)) return false;
   const known = items.map((item) => readFigure(outline, item)).filter((one) => one !== undefined);
-  if (known.length < 2 || known.length < items.length * 0.7 || areNumbered(known)) return false;
+  if (known.length < 2 || known.length < items.length * 0.7 || areNumbered(known) || areNought(known))
+    return false;
   stats.push(...known);
   return true;
 };
@@ -18,6 +19,9 @@ export const readFigures: Reader<{ stats: Figure[] }> = (outline, { items }, { s
 /** `01`, `02`, `03`: the places of entries in their list. */
 const areNumbered = (figures: readonly Figure[]): boolean =>
   figures.every(({ value }, at) => /^\d+$/.test(value) && Number(value) === at + 1);
+
+/** Counters before a script has run. */
+const areNought = (figures: readonly Figure[]): boolean => figures.every(({ value }) => /^0\D*$/.test(value));
 
 /** `Firefox 3.6+`, `Opera 10+`: from which version on something works. Of some the point is seen. */
 const areVersions = (items: readonly Item[]): boolean =>
@@ -33,7 +37,8 @@ function readFigure(outline: Outline, { element, text }: Item): Figure | undefin
 }
 
 function labelled(parts: readonly string[]): Figure | undefined {
-  const value = parts.find(isFigure);
+  // `01` is the first of a list.
+  const value = parts.find((one) => isFigure(one) && !/^0\d/.test(one));
   const label = parts.find((one) => one !== value && /\p{L}{2}|[\u3040-\u9fff]/u.test(one));
   return value === undefined || label === undefined || label.length > 80 ? undefined : { label, value };
 }
