@@ -7,8 +7,8 @@ import { readCtas } from '../../src/brand/site/messaging.ts';
 import { outline } from '../../src/brand/site/outline.ts';
 import { createStyles } from '../../src/brand/site/style.ts';
 
-function callsOf(body: string, css = ''): string[] {
-  const page = parsePage(`<!doctype html><body><main><h1>Acme</h1>${body}</main>`);
+function callsOf(body: string, css = '', above = ''): string[] {
+  const page = parsePage(`<!doctype html><body>${above}<main><h1>Acme</h1>${body}</main>`);
   const look = lookAt(page, createStyles([{ text: css, imports: new Map() }]));
   return readCtas(
     outline(page, () => true),
@@ -37,4 +37,21 @@ t.test('what leads nowhere and what is shown beside its own code is there to be 
   const button = '<div><button>Set colour</button></div>';
   t.strictSame(callsOf(button), ['Set colour']);
   t.strictSame(callsOf(`<pre>&lt;button id="set"&gt;Set colour&lt;/button&gt;</pre>${button}`), []);
+});
+
+t.test('entries of a list, languages, questions and the way past the header are no calls', async (t) => {
+  const button = (label: string) => `<a class="btn" href="/a">${label}</a>`;
+  const places = ['Bayern', 'Berlin', 'Bremen', 'Hamburg', 'Hessen'];
+  t.strictSame(callsOf(`<div>${places.map(button).join('')}</div>`), []);
+  t.strictSame(callsOf(`<ul>${places.map((one) => `<li>${button(one)}</li>`).join('')}</ul>`), []);
+  t.strictSame(callsOf(`<div>${places.slice(1).map(button).join('')}</div>`), places.slice(1));
+  t.strictSame(callsOf(`${button('DE')} ${button('🇬🇧 EN')} ${button('購入')} ${button('Los')}`), [
+    '購入',
+    'Los',
+  ]);
+  t.strictSame(callsOf('<button>Was kostet das?</button><button>費用は？</button>'), []);
+  t.strictSame(callsOf(button('Ready to start?')), ['Ready to start?']);
+  const past = '<a class="btn" href="#main">Zum Inhalt</a>';
+  t.strictSame(callsOf(past), ['Zum Inhalt']);
+  t.strictSame(callsOf('', '', past), []);
 });

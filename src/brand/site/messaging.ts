@@ -98,18 +98,18 @@ export function readCtas(
     isShown(element) &&
     isButton(element) &&
     (inContent.has(element) || isInHeader(element));
-  const code = content.filter(({ tag }) => tag === 'pre').map((one) => text(one));
+  const inCode = labelsInCode({ content, text });
+  const asked = page.all.filter(isAsked);
+  const others = new Set([wayPast(page), ...entriesOf(asked)]);
   const found: string[] = [];
-  for (const element of page.all) {
+  for (const element of asked) {
     if (found.length >= maxCtas) break;
-    if (!isAsked(element)) continue;
+    if (others.has(element)) continue;
     const label = element.tag === 'input' ? tidy(element.get('value')) : text(element, 80);
     const isKnown = found.some((one) => one.toLowerCase() === label.toLowerCase());
     // A card that is a link as a whole asks for nothing.
     const isCard = linesOf(element, { text, isShown }).length > 1;
-    // A button whose code is shown is there to be looked at.
-    const isShownAsCode = code.some((one) => one.includes(`>${label}<`));
-    if (isCall(label) && !isCard && !isControl(element) && !isKnown && !isShownAsCode) found.push(label);
+    if (isCall(label) && !isCard && !isControl(element) && !isKnown && !inCode.has(label)) found.push(label);
   }
   return found;
 }
@@ -120,13 +120,48 @@ const isClickable = (element: Element) =>
   element.tag === 'button' ||
   (element.tag === 'input' && /^(submit|button)$/.test(element.get('type')));
 
+/** A button whose code is shown is there to be looked at. */
+function labelsInCode({ content, text }: Pick<Outline, 'content' | 'text'>): Set<string> {
+  const code = content.filter(({ tag }) => tag === 'pre').map((one) => text(one));
+  return new Set(code.flatMap((one) => one.match(/(?<=>)[^<>]{2,48}(?=<)/g) ?? []));
+}
+
+/** The first link of a page, above its headings, that leads down the page: for those who use no mouse. */
+function wayPast({ all }: Page): Element | undefined {
+  const first = all.find(({ tag }) => /^(?:a|h[1-6])$/.test(tag));
+  return first && /^#./.test(first.get('href')) ? first : undefined;
+}
+
+/** Many of one kind in one list are its entries: contents, tags, places. */
+function entriesOf(asked: readonly Element[]): Element[] {
+  const lists = new Map<string, Element[]>();
+  for (const element of asked) {
+    const { parent } = element;
+    const list = parent?.elements.length === 1 ? parent.parent : parent;
+    const key = `${list?.order} ${element.get('class')}`;
+    const known = lists.get(key);
+    if (known) known.push(element);
+    else lists.set(key, [element]);
+  }
+  return [...lists.values()].filter(({ length }) => length >= leastEntries).flat();
+}
+
+const leastEntries = 5;
+
 const isInHeader = (element: Element) =>
   closest(element, isPageHeader) !== undefined && closest(element, isFooter) === undefined;
 
 const noCalls =
   /^(menu|close|search|toggle.*|previous|next|back|suche|schließen|メニュー|閉じる|検索|x|×|ok|copy|submit query|\d+|«|»|‹|›)$/i;
 const isCall = (label: string) =>
-  label.length >= 2 && label.length <= 48 && /\p{L}/u.test(label) && !noCalls.test(label);
+  label.length >= 2 &&
+  label.length <= 48 &&
+  /\p{L}/u.test(label) &&
+  !noCalls.test(label) &&
+  !language.test(label);
+
+/** `DE`, perhaps with a flag. */
+const language = /^\P{L}*\p{Lu}{2}\P{L}*$/u;
 
 function isControl(element: Element): boolean {
   return (
@@ -142,7 +177,8 @@ function isControl(element: Element): boolean {
         one.depth > element.depth - 3,
     ) !== undefined ||
     element.attributes.has('aria-expanded') ||
-    element.get('role') === 'tab'
+    element.get('role') === 'tab' ||
+    (element.tag === 'button' && /[?？]$/.test(textOf(element)))
   );
 }
 
