@@ -158,3 +158,16 @@ t.test('counters that stand at nought and places in a list are no figures', asyn
   t.strictSame(figures(['05', '07']), []);
   t.strictSame(figures(['0', '12', '0.5']), ['0', '12', '0.5']);
 });
+
+t.test('parts of a whole and steps towards it are no figures', async (t) => {
+  const figures = (values: string[]) =>
+    contentOf(cards((value) => `<b>${value}</b><p>of all shops</p>`, values)).stats.length;
+  t.equal(figures(['33%', '27.5%', '20%', '19,5 %']), 0);
+  t.equal(figures(['20%', '40%', '60%', '80%']), 0);
+  const steps = [20, 40, 60, 80, 100].map(
+    (one, at) => `<div class="${at % 2 ? 'odd' : 'even'}"><b>${one}%</b><p>done</p></div>`,
+  );
+  t.strictSame(contentOf(`<div>${steps.join('')}</div>`).stats, []);
+  t.equal(figures(['99.9%', '40%', '85%']), 3);
+  t.equal(figures(['60%', '40%']), 2);
+});

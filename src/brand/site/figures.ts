@@ -10,18 +10,29 @@ type Figure = DeepCrawlResult['content']['stats'][number];
 export const readFigures: Reader<{ stats: Figure[] }> = (outline, { items }, { stats }) => {
   if (areGoods(items) || areVersions(items)) return false;
   const known = items.map((item) => readFigure(outline, item)).filter((one) => one !== undefined);
-  if (known.length < 2 || known.length < items.length * 0.7 || areNumbered(known) || areNought(known))
-    return false;
-  stats.push(...known);
+  if (known.length < 2 || known.length < items.length * 0.7) return false;
+  const values = known.map(({ value }) => value);
+  if (areNumbered(values) || areNought(values)) return false;
+  // Some of them are no more than all of them.
+  if (!areShares(values)) stats.push(...known);
   return true;
 };
 
 /** `01`, `02`, `03`: the places of entries in their list. */
-const areNumbered = (figures: readonly Figure[]): boolean =>
-  figures.every(({ value }, at) => /^\d+$/.test(value) && Number(value) === at + 1);
+const areNumbered = (values: readonly string[]): boolean =>
+  values.every((value, at) => /^\d+$/.test(value) && Number(value) === at + 1);
 
 /** Counters before a script has run. */
-const areNought = (figures: readonly Figure[]): boolean => figures.every(({ value }) => /^0\D*$/.test(value));
+const areNought = (values: readonly string[]): boolean => values.every((value) => /^0\D*$/.test(value));
+
+/** Parts of a whole, as a chart has them beside it; or what is done of it, step by step. */
+function areShares(values: readonly string[]): boolean {
+  if (values.length < 3 || !values.every((value) => /^\d+(?:[.,]\d+)?\s?%$/.test(value))) return false;
+  const shares = values.map((value) => Number.parseFloat(value.replace(',', '.')));
+  const [step = 0] = shares;
+  const sum = shares.reduce((one, other) => one + other, 0);
+  return Math.abs(sum - 100) <= 1 || shares.every((share, at) => share === step * (at + 1));
+}
 
 /** `Firefox 3.6+`, `Opera 10+`: from which version on something works. Of some the point is seen. */
 const areVersions = (items: readonly Item[]): boolean =>
