@@ -171,3 +171,11 @@ t.test('parts of a whole and steps towards it are no figures', async (t) => {
   t.equal(figures(['99.9%', '40%', '85%']), 3);
   t.equal(figures(['60%', '40%']), 2);
 });
+
+t.test('sections with words in one column and code alone in the other show what there is', async (t) => {
+  const section = (title: string, code: string) =>
+    `<section><div><h2>${title}</h2><p>${sentence}</p></div><div>${code}</div></section>`;
+  const all = (code: string) => `<main>${titles.map((title) => section(title, code)).join('')}</main>`;
+  t.strictSame(featuresOf(all('<pre>acme.find()</pre>')), titles);
+  t.strictSame(featuresOf(all('<p>Call it so:</p><pre>acme.find()</pre>')), []);
+});

@@ -134,7 +134,7 @@ function areOthers(items: readonly Item[]): boolean {
     isMost(items.filter(({ element }) => element.classes.some(isOther)).length, items) ||
     isMost(items.filter(isOption).length, items) ||
     isMost(items.filter(({ element }) => isManual(element)).length, items) ||
-    items.filter(({ element }) => hasCode(element)).length * 2 >= items.length
+    items.filter(({ element }) => hasCode(element) && !isShownInCode(element)).length * 2 >= items.length
   );
 }
 
@@ -159,6 +159,14 @@ function isManual(element: Element): boolean {
 
 /** Explains with code; where words stand beside it, one column in two has it. */
 const hasCode = (element: Element): boolean => [...descendants(element)].some(({ tag }) => tag === 'pre');
+
+/** Words in one column and code alone in the other: there it is what a picture is elsewhere. */
+function isShownInCode({ elements }: Element): boolean {
+  const [one, other] = elements;
+  if (!one || !other || elements.length > 2 || hasCode(one) === hasCode(other)) return false;
+  const [words, code] = hasCode(other) ? [one, other] : [other, one];
+  return headingsIn(words) === 1 && code.elements.every(({ tag }) => tag === 'pre');
+}
 
 const maxLinks = 6;
 const maxTitleChars = 90;
@@ -209,7 +217,9 @@ function areAlike({ isPart }: Group, items: readonly Item[]): boolean {
   const tags = items.map(({ heading }) => heading?.tag ?? '');
   if (tags.includes('h1')) return false;
   const areSections = items.some(({ element }) => element.tag === 'section');
-  if (areSections && !items.every(({ element }) => featureNames.test(element.get('class')))) return false;
+  const areShown = isMost(items.filter(({ element }) => isShownInCode(element)).length, items);
+  const areNamed = items.every(({ element }) => featureNames.test(element.get('class')));
+  if (areSections && !areNamed && !areShown) return false;
   const isIllustrated = ({ element }: Item) => headingsIn(element) === 1 && hasPicture(element);
   if (isPart && !items.every(isIllustrated)) return false;
   const counts = tags.map((tag) => (tag === '' ? 0 : tags.filter((other) => other === tag).length));
