@@ -179,3 +179,12 @@ t.test('sections with words in one column and code alone in the other show what 
   t.strictSame(featuresOf(all('<pre>acme.find()</pre>')), titles);
   t.strictSame(featuresOf(all('<p>Call it so:</p><pre>acme.find()</pre>')), []);
 });
+
+t.test('entries that lead to hosts of their own as a whole are elsewhere', async (t) => {
+  const list = (hosts: string[]) =>
+    featuresOf(
+      cards((title, at) => `<a href="https://${hosts[at]}/acme"><h3>${title}</h3><p>${sentence}</p></a>`),
+    );
+  t.strictSame(list(['chat.example', 'code.example', 'video.example']), []);
+  t.strictSame(list(['acme.example', 'acme.example', 'acme.example']), titles);
+});

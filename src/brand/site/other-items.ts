@@ -8,7 +8,20 @@ import type { Item } from './outline.ts';
 
 export function areOfOtherKind(items: readonly Item[]): boolean {
   const kinds = [isStep, isWayToReach, isOfPast, isPost, isDemonstration];
-  return kinds.some((isOne) => isMost(items.filter(isOne).length, items));
+  return kinds.some((isOne) => isMost(items.filter(isOne).length, items)) || areElsewhere(items);
+}
+
+/** Each as a whole leads to a host of its own: where else people meet, what others made. */
+function areElsewhere(items: readonly Item[]): boolean {
+  const hosts = items.map(hostOf).filter((one) => one !== undefined);
+  return hosts.length === items.length && new Set(hosts).size > items.length / 2;
+}
+
+function hostOf({ element, heading }: Item): string | undefined {
+  const link = heading && closest(heading, (one) => one.tag === 'a' || one === element);
+  return link?.tag === 'a'
+    ? /^(?:https?:)?\/\/([^/?#]+)/i.exec(link.get('href'))?.[1]?.toLowerCase()
+    : undefined;
 }
 
 const step = /^(?:(?:step|schritt|étape|paso|passo|krok)\s*\d|\d{1,2}[.)]\s)/i;
