@@ -180,6 +180,18 @@ t.test('sections with words in one column and code alone in the other show what 
   t.strictSame(featuresOf(all('<p>Call it so:</p><pre>acme.find()</pre>')), []);
 });
 
+t.test('where every part of a page has a first heading, those after the first are titles', async (t) => {
+  const parts = (named: string[]) => {
+    const page = cards((title) => `<h1>${title}</h1><p>${sentence}</p>`, named);
+    const { features } = readContent(
+      outline(parsePage(`<!doctype html><body><div>${page}</div>`), () => true),
+    );
+    return features.map(({ title }) => title);
+  };
+  t.strictSame(parts(['Acme', ...titles]), titles);
+  t.strictSame(parts(['Acme', 'Fast search']), []);
+});
+
 t.test('entries that lead to hosts of their own as a whole are elsewhere', async (t) => {
   const list = (hosts: string[]) =>
     featuresOf(

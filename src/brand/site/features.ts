@@ -41,7 +41,11 @@ export const readFeatures: Reader<Features> = (outline, group, { features, asked
     (item): FeatureItem => (mayBeLed && ledIn(outline, item)) || titled(outline, item),
   );
   if (!areAlike(group, items) || areOthers(items) || areLabels(outline, group)) return false;
-  const known = items.map((item) => readFeature(outline, item)).filter((one) => one !== undefined);
+  const first = outline.page.all.find(({ tag }) => tag === 'h1');
+  const known = items
+    .filter(({ heading }) => heading === undefined || heading !== first)
+    .map((item) => readFeature(outline, item))
+    .filter((one) => one !== undefined);
   if (known.length < 2 || known.length < items.length * 0.6) return false;
   if (asks.test(caption) && !isNamed && features.length === 0) asked.splice(0, asked.length, ...known);
   else features.push(...known.filter(({ title }) => !features.some((one) => one.title === title)));
@@ -215,7 +219,9 @@ const featureWords =
 /** Columns and rows of a layout are no list: things of one kind have headings of one kind. */
 function areAlike({ isPart }: Group, items: readonly Item[]): boolean {
   const tags = items.map(({ heading }) => heading?.tag ?? '');
-  if (tags.includes('h1')) return false;
+  // Where every part of a page has one, the first is the page's own and the others are titles as any.
+  const areTops = items.length >= 4 && tags.every((tag) => tag === 'h1');
+  if (tags.includes('h1') && !areTops) return false;
   const areSections = items.some(({ element }) => element.tag === 'section');
   const areShown = isMost(items.filter(({ element }) => isShownInCode(element)).length, items);
   const areNamed = items.every(({ element }) => featureNames.test(element.get('class')));
