@@ -1,6 +1,6 @@
 /** What visitors are asked to do, told from what looks the same; each rule by the smallest page that it is for. */
 import t from 'tap';
-import { isDrawnAsButton } from '../../src/brand/site/buttons.ts';
+import { createIsButton } from '../../src/brand/site/buttons.ts';
 import { parsePage } from '../../src/brand/site/dom.ts';
 import { lookAt } from '../../src/brand/site/look.ts';
 import { readCtas } from '../../src/brand/site/messaging.ts';
@@ -12,7 +12,7 @@ function callsOf(body: string, css = '', above = ''): string[] {
   const look = lookAt(page, createStyles([{ text: css, imports: new Map() }]));
   return readCtas(
     outline(page, () => true),
-    (element) => isDrawnAsButton(look, element),
+    createIsButton(look),
   );
 }
 

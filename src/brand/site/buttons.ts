@@ -5,8 +5,14 @@ import { isNamedButton } from './messaging.ts';
 import type { Style } from './style.ts';
 import { lengthOf, splitAt } from './values.ts';
 
-export const isDrawnAsButton = (look: Look, element: Element): boolean =>
-  isFilled(look, element) || (isNamedButton(element) && !isBare(look, element));
+/** What is named a button and drawn as a link is one, where others of its name are drawn as buttons. */
+export function createIsButton(look: Look): (element: Element) => boolean {
+  const isOther = ({ element }: Seen) =>
+    element.tag === 'a' && isNamedButton(element) && !isPlain(look, element);
+  const areDrawn = look.seen.some(isOther);
+  return (element) =>
+    isFilled(look, element) || (isNamedButton(element) && !(areDrawn && isPlain(look, element)));
+}
 
 /** A link that looks like a button: filled, with some room. */
 function isFilled({ styles }: Look, element: Element): boolean {
@@ -20,16 +26,12 @@ function isFilled({ styles }: Look, element: Element): boolean {
   );
 }
 
-/** Named as a button and drawn as a link, where others of its name are filled. */
-function isBare({ styles, seen }: Look, element: Element): boolean {
-  const isPlain = (one: Element) => {
-    const style = styles.of(one);
-    const shadow = style.value('box-shadow') ?? 'none';
-    const isFilled = style.background.alpha > 0 || style.gradient.length > 0 || style.hasImage;
-    return one.tag === 'a' && !isFilled && style.border === undefined && shadow === 'none';
-  };
-  const isOther = ({ element: one }: Seen) => one.tag === 'a' && isNamedButton(one) && !isPlain(one);
-  return isPlain(element) && seen.some(isOther);
+/** A link with nothing around or behind it. */
+function isPlain({ styles }: Look, element: Element): boolean {
+  const style = styles.of(element);
+  const shadow = style.value('box-shadow') ?? 'none';
+  const isFilled = style.background.alpha > 0 || style.gradient.length > 0 || style.hasImage;
+  return element.tag === 'a' && !isFilled && style.border === undefined && shadow === 'none';
 }
 
 /** A colour close behind the words of a line marks them, as a pen does. */

@@ -223,9 +223,9 @@ function areAlike({ isPart }: Group, items: readonly Item[]): boolean {
   const areTops = items.length >= 4 && tags.every((tag) => tag === 'h1');
   if (tags.includes('h1') && !areTops) return false;
   const areSections = items.some(({ element }) => element.tag === 'section');
-  const areShown = isMost(items.filter(({ element }) => isShownInCode(element)).length, items);
-  const areNamed = items.every(({ element }) => featureNames.test(element.get('class')));
-  if (areSections && !areNamed && !areShown) return false;
+  const areNamed = () => items.every(({ element }) => featureNames.test(element.get('class')));
+  const areShown = () => isMost(items.filter(({ element }) => isShownInCode(element)).length, items);
+  if (areSections && !areNamed() && !areShown()) return false;
   const isIllustrated = ({ element }: Item) => headingsIn(element) === 1 && hasPicture(element);
   if (isPart && !items.every(isIllustrated)) return false;
   const counts = tags.map((tag) => (tag === '' ? 0 : tags.filter((other) => other === tag).length));

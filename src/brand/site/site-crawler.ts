@@ -12,7 +12,7 @@ import type { Outbound } from '../../outbound/outbound.ts';
 import type { Draw } from '../browser.ts';
 import type { Choose } from '../choose.ts';
 import { CrawlError, type Crawler, type OnProgress } from '../crawler.ts';
-import { isDrawnAsButton } from './buttons.ts';
+import { createIsButton } from './buttons.ts';
 import { type Brand, chooseBrand, choosePalette } from './choice.ts';
 import { type PageContent, readContent } from './content.ts';
 import { readDesign } from './design.ts';
@@ -254,7 +254,7 @@ function toResult(home: Home, others: Reading[], { palette, name, logo }: Brand)
     others.map((one) => one.content),
   );
   const text = visibleText(home);
-  const ctas = [...new Set([...readCtas(seen, (element) => isDrawnAsButton(look, element))])];
+  const ctas = [...new Set([...readCtas(seen, createIsButton(look))])];
   return {
     brand: {
       colors: hexes(palette),
