@@ -114,9 +114,8 @@ export function readCtas(
   return found;
 }
 
-/** A link with neither an address nor an action of its own is for scripts to pick up: something to try. */
 const isClickable = (element: Element) =>
-  (element.tag === 'a' && (element.attributes.has('href') || element.attributes.has('onclick'))) ||
+  element.tag === 'a' ||
   element.tag === 'button' ||
   (element.tag === 'input' && /^(submit|button)$/.test(element.get('type')));
 
