@@ -3,17 +3,21 @@ import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
 import { closest, descendants, type Element, type Page, textOf, tidy } from './dom.ts';
 import { isFooter, isPageHeader } from './look.ts';
 import { linesOf, type Outline } from './outline.ts';
+import { isForeign } from './style.ts';
 
 export type Messaging = DeepCrawlResult['messaging'];
 
-/** The sentence a site opens with. */
-export function readTagline({ content, text, isShown }: Outline, name: string, title: string): string {
-  const headings = content.filter(({ tag }) => tag === 'h1' || tag === 'h2').slice(0, 4);
+/** The sentence a site opens with: what stands before its sections, what a heading says, what stands below the name. */
+export function readTagline(seen: Outline, name: string, title: string): string {
+  const lines = seen.page.body ? linesOf(seen.page.body, seen, maxLines) : [];
+  const opening = openingBefore(startOfSections(seen, name), lines, seen);
+  if (opening !== undefined) return opening;
+  const headings = seen.content.filter(({ tag }) => tag === 'h1' || tag === 'h2').slice(0, 4);
   for (const heading of headings) {
-    const own = textBeside(heading, text, name);
+    const own = headingText(heading, seen, name);
     if (chapters.test(own)) continue;
     const isLabel = isLabelled(own, title) || !isSentence(own, name);
-    const next = isLabel ? sentenceAfter(heading, { text, isShown }, name) : own;
+    const next = isLabel ? sentenceAfter(heading, lines, seen, name) : own;
     if (next !== undefined) return next;
     if (isSentence(own, name)) return own;
   }
@@ -25,8 +29,69 @@ export function readTagline({ content, text, isShown }: Outline, name: string, t
   return longest ?? '';
 }
 
+type Line = { element: Element; text: string };
+
+/** Lines that are looked at: a long menu may stand before what is said. */
+const maxLines = 600;
+
+/** Where sections begin: at the first heading, unless it is the only one of its level or the name. */
+function startOfSections({ content, text }: Outline, name: string): number {
+  const headings = content.filter((one) => /^h[1-6]$/.test(one.tag) && text(one, 300) !== '');
+  const [first, ...others] = headings;
+  if (first === undefined) return Number.POSITIVE_INFINITY;
+  const isOne = others.some(({ tag }) => tag === first.tag);
+  return isOne && !bare(text(first, 300)).includes(bare(name)) ? first.order : 0;
+}
+
+/** The first running text before the sections, in the page's header as well. */
+function openingBefore(start: number, lines: readonly Line[], seen: Outline): string | undefined {
+  const inContent = new Set(seen.content);
+  const isInMenu = (element: Element) => closest(element, ({ tag }) => tag === 'nav') !== undefined;
+  const isSaid = ({ element }: Line) =>
+    element.order < start &&
+    (inContent.has(element) || (isInHeader(element) && !isInMenu(element) && !isForeign(element)));
+  const line = lines.find((one) => isSaid(one) && isProse(one, seen));
+  return line && shortened(line.text);
+}
+
+/** Words that begin with a whole sentence, asked of nobody: no entries of a list, nothing to fill in, no links. */
+function isProse({ element, text }: Line, seen: Outline): boolean {
+  const first = firstSentence(text);
+  const isLong = first.split(' ').length >= 5 || /[\u3040-\u9fff]{10}/.test(first);
+  const isControl = closest(element, ({ tag }) =>
+    /^(form|button|label|table|ul|ol|pre|code|h[1-6])$/.test(tag),
+  );
+  const isOfForm = element.parent?.elements.some(({ tag }) => tag === 'form' || tag === 'input');
+  const isWhole = /[.!?…。！？]["'”’)）」]?$/.test(first);
+  return isLong && isWhole && !isControl && !isOfForm && !isOfLinks(element, seen);
+}
+
+/** Whether most of what is said leads elsewhere. */
+function isOfLinks(element: Element, { text }: Outline): boolean {
+  const links = [element, ...descendants(element)].filter(({ tag }) => tag === 'a' || tag === 'button');
+  const chars = links.reduce((sum, one) => sum + text(one, 300).length, 0);
+  return chars > text(element, 300).length / 2;
+}
+
+const sentences = new Intl.Segmenter('en', { granularity: 'sentence' });
+
+function firstSentence(text: string): string {
+  const [first] = sentences.segment(text);
+  return tidy(first?.segment ?? '');
+}
+
+/** A long paragraph says what this is in its first sentence. */
+function shortened(text: string): string | undefined {
+  if (text.length <= maxWholeChars) return text;
+  const sentence = firstSentence(text);
+  return sentence.length <= maxSentenceChars ? sentence : undefined;
+}
+
+const maxWholeChars = 160;
+const maxSentenceChars = 300;
+
 /** The heading's text; where it is the name with a smaller text beside it, that one. */
-function textBeside(heading: Element, text: Outline['text'], name: string): string {
+function headingText(heading: Element, { text }: Outline, name: string): string {
   const own = text(heading, 300);
   const small = heading.elements.map((one) => text(one, 300)).find((one) => one !== '' && own.endsWith(one));
   return small !== undefined && name !== '' && bare(own) === bare(name + small) ? small : own;
@@ -62,19 +127,23 @@ function isSentence(text: string, name: string): boolean {
 /** What stands right below a heading that is only the name. */
 function sentenceAfter(
   heading: Element,
-  outline: Pick<Outline, 'text' | 'isShown'>,
+  lines: readonly Line[],
+  seen: Outline,
   name: string,
 ): string | undefined {
-  const around = heading.parent;
-  if (!around) return undefined;
-  const lines = linesOf(around, outline);
-  const own = outline.text(heading, 300);
-  const at = lines.findIndex(({ text }) => text === own);
+  const inContent = new Set(seen.content);
+  const at = lines.findLastIndex(({ element }) => closest(element, (one) => one === heading) !== undefined);
   return lines
-    .slice(at + 1, at + 4)
-    .map(({ text }) => text)
-    .find((text) => isSentence(text, name) && text.length <= 160);
+    .slice(at + 1)
+    .filter(({ element }) => inContent.has(element))
+    .slice(0, 3)
+    .filter(({ element, text }) => !/[:：]$/.test(text) && !isOfLinks(element, seen))
+    .map(({ text }) => shortened(withoutVersion(text)))
+    .find((text) => text !== undefined && (isSentence(text, name) || text.length > maxWholeChars));
 }
+
+/** A number that stands after a sentence is none of its words. */
+const withoutVersion = (text: string) => text.replace(/\s+\(?v?\d+(?:\.\d+)+\)?$/i, '');
 
 /** The paragraph that explains the opening. */
 export function readLead({ content, text }: Outline): string {

@@ -170,10 +170,11 @@ export const headingsIn = (element: Element): number =>
 export function linesOf(
   element: Element,
   { text, isShown }: Pick<Outline, 'text' | 'isShown'>,
+  most = maxLines,
 ): { element: Element; text: string }[] {
   const lines: { element: Element; text: string }[] = [];
   const visit = (one: Element, depth: number): void => {
-    if (!isShown(one) || lines.length >= maxLines) return;
+    if (!isShown(one) || lines.length >= most) return;
     const blocks = one.elements.filter(isBlock);
     if (blocks.length === 0 || depth > 40) {
       const own = text(one, 1_000);

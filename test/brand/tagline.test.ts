@@ -1,0 +1,64 @@
+/** The sentence that a site opens with; each rule by the smallest page that it is for. */
+import t from 'tap';
+import { parsePage } from '../../src/brand/site/dom.ts';
+import { readTagline } from '../../src/brand/site/messaging.ts';
+import { outline } from '../../src/brand/site/outline.ts';
+
+const taglineOf = (body: string, title = 'Acme') =>
+  readTagline(
+    outline(parsePage(`<!doctype html><body>${body}`), () => true),
+    'Acme',
+    title,
+  );
+
+const sections =
+  '<h2>Downloads for everybody</h2><p>Take one.</p><h2>Browser support</h2><p>All of them.</p>';
+const sentence = 'Acme counts what is in stock, everywhere at once.';
+
+t.test('the sentence before the first section is the tagline, a heading of a section is none', async (t) => {
+  t.equal(taglineOf(`<p>${sentence}</p>${sections}`), sentence);
+  t.equal(taglineOf(`<div class="header"><div>Acme</div><div>${sentence}</div></div>${sections}`), sentence);
+  t.equal(
+    taglineOf('<p>在庫を一目で数えられる、小さな道具です。</p><h2>入手する</h2><h2>動作環境</h2>'),
+    '在庫を一目で数えられる、小さな道具です。',
+  );
+  t.equal(taglineOf(`<span>Acme</span><p>${sentence}</p>`), sentence, 'a page without headings');
+  const menu = `<ul>${'<li><a href="#one">One of many chapters</a></li>'.repeat(90)}</ul>`;
+  t.equal(taglineOf(`<div>${menu}</div><p>${sentence}</p>${sections}`), sentence, 'after a long menu');
+});
+
+t.test('what stands above the heading of the page is none', async (t) => {
+  const heading = '<h1>Count your stock</h1>';
+  t.equal(taglineOf(`<p>${sentence}</p>${heading}${sections}`), 'Count your stock');
+  const others = [
+    '<nav><p>We moved to a larger house last week.</p></nav>',
+    '<ul><li>We moved to a larger house last week.</li></ul>',
+    '<p><a href="/news">We moved to a larger house last week.</a></p>',
+    '<div><p>Hear from us once in a month.</p><form><input></form></div>',
+    '<p>Try it with npm install acme</p>',
+  ];
+  for (const one of others) t.equal(taglineOf(`${one}${sections}`), 'Downloads for everybody', one);
+});
+
+t.test('of a long paragraph the first sentence is taken, in a short one all stands', async (t) => {
+  const more =
+    'It is written for shops with many houses, knows what each of them has, and asks nobody to count anything by hand ever again.';
+  t.equal(taglineOf(`<h1>Acme</h1><p>${sentence} ${more}</p>`), sentence);
+  t.equal(taglineOf(`<h1>Acme</h1><p>${sentence} Fast.</p>`), `${sentence} Fast.`);
+  const german = 'Acme.js zählt z.B. den Bestand aller Filialen.';
+  t.equal(taglineOf(`<h1>Acme</h1><p>${german} ${more} ${more}</p>`), german);
+});
+
+t.test('below the name stands the tagline, wherever the name ends', async (t) => {
+  t.equal(
+    taglineOf('<div><h1>Acme</h1></div><div><h3>Stock, counted <small>v1.0.2</small></h3></div>'),
+    'Stock, counted',
+  );
+  const others = [
+    '<p><a href="/a">Docs here</a> <a href="/b">Official site</a></p>',
+    '<p>Choose a colour:</p>',
+    '<p>色を選んでください：</p>',
+  ];
+  for (const one of others)
+    t.equal(taglineOf(`<h1>Acme</h1>${one}<p>Stock, counted</p>`), 'Stock, counted', one);
+});
