@@ -62,3 +62,28 @@ t.test('below the name stands the tagline, wherever the name ends', async (t) =>
   for (const one of others)
     t.equal(taglineOf(`<h1>Acme</h1>${one}<p>Stock, counted</p>`), 'Stock, counted', one);
 });
+
+t.test(
+  'a heading goes on in the next one; a link that no space parts from it stands elsewhere',
+  async (t) => {
+    t.equal(
+      taglineOf('<h1>Acme</h1><h2>Stock, counted</h2><h2>by everybody at once</h2>'),
+      'Stock, counted by everybody at once',
+    );
+    t.equal(taglineOf('<h1>Acme</h1><h2>Stock, counted</h2><h2>How it works</h2>'), 'Stock, counted');
+    t.equal(
+      taglineOf('<h1>Acme</h1><h3><span>Stock, counted</span><a href="/chat">Join us</a></h3>'),
+      'Stock, counted',
+    );
+    t.equal(
+      taglineOf('<h1><span>Stock, counted</span> <a href="/all">for you</a></h1>'),
+      'Stock, counted for you',
+    );
+  },
+);
+
+t.test('the name with a word or a number after it says nothing yet', async (t) => {
+  for (const one of ['Acme Demo', 'Acme 0.9.0', 'Acme Handbuch'])
+    t.equal(taglineOf(`<h1>${one}</h1><p>Stock, counted</p>`, one), 'Stock, counted', one);
+  t.equal(taglineOf('<h1>Acme counts stock</h1><p>Small and quick</p>'), 'Acme counts stock');
+});

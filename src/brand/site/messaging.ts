@@ -1,6 +1,6 @@
 /** How a site speaks: tagline, calls to action, tone, audience. Rules that can be read, no opinions. */
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
-import { closest, descendants, type Element, type Page, textOf, tidy } from './dom.ts';
+import { closest, descendants, Element, type Page, textOf, tidy } from './dom.ts';
 import { isFooter, isPageHeader } from './look.ts';
 import { linesOf, type Outline } from './outline.ts';
 import { isForeign } from './style.ts';
@@ -29,6 +29,8 @@ export function readTagline(seen: Outline, name: string, title: string): string 
   return longest ?? '';
 }
 
+const isHeading = ({ tag }: Element) => /^h[1-6]$/.test(tag);
+
 type Line = { element: Element; text: string };
 
 /** Lines that are looked at: a long menu may stand before what is said. */
@@ -36,7 +38,7 @@ const maxLines = 600;
 
 /** Where sections begin: at the first heading, unless it is the only one of its level or the name. */
 function startOfSections({ content, text }: Outline, name: string): number {
-  const headings = content.filter((one) => /^h[1-6]$/.test(one.tag) && text(one, 300) !== '');
+  const headings = content.filter((one) => isHeading(one) && text(one, 300) !== '');
   const [first, ...others] = headings;
   if (first === undefined) return Number.POSITIVE_INFINITY;
   const isOne = others.some(({ tag }) => tag === first.tag);
@@ -90,11 +92,25 @@ function shortened(text: string): string | undefined {
 const maxWholeChars = 160;
 const maxSentenceChars = 300;
 
-/** The heading's text; where it is the name with a smaller text beside it, that one. */
-function headingText(heading: Element, { text }: Outline, name: string): string {
-  const own = text(heading, 300);
-  const small = heading.elements.map((one) => text(one, 300)).find((one) => one !== '' && own.endsWith(one));
+/** The heading's words; where they are the name with a smaller text beside it, that one. */
+function headingText(heading: Element, seen: Outline, name: string): string {
+  const own = wordsOf(heading, seen);
+  const small = heading.elements
+    .map((one) => seen.text(one, 300))
+    .find((one) => one !== '' && own.endsWith(one));
   return small !== undefined && name !== '' && bare(own) === bare(name + small) ? small : own;
+}
+
+/** What is said in a line: a heading may go on in the next one, and a link that no space parts stands elsewhere. */
+function wordsOf(element: Element, { text }: Outline): string {
+  const own = text(element, 1_000);
+  const [before, last] = element.children.slice(-2);
+  const isApart = before instanceof Element && last instanceof Element && last.tag === 'a';
+  const words = isApart ? own.slice(0, own.length - text(last, 300).length).trim() : own;
+  const siblings = element.parent?.elements ?? [];
+  const next = siblings[siblings.indexOf(element) + 1];
+  const goesOn = next?.tag === element.tag && isHeading(next) && /^\p{Ll}/u.test(text(next, 300));
+  return goesOn ? `${words} ${text(next, 300)}` : words;
 }
 
 /** Whether a heading is only what the title calls the page, perhaps with its version. */
@@ -118,10 +134,16 @@ const chapters =
 const bare = (text: string) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
 
 function isSentence(text: string, name: string): boolean {
-  const isName = bare(text) === bare(name) || greetings.test(text) || chapters.test(text);
+  const isName = isNameWithWord(text, name) || greetings.test(text) || chapters.test(text);
   const words = text.split(/\s+/).length;
   if (!/\p{L}{2}|[\u3040-\u9fff]/u.test(text)) return false;
   return !isName && text.length >= 4 && text.length <= 220 && (words > 1 || /[\u3040-\u9fff]/.test(text));
+}
+
+/** The name, or what one word more makes of it: its demonstration, its handbook, its version. */
+function isNameWithWord(text: string, name: string): boolean {
+  const rest = text.toLowerCase().startsWith(name.toLowerCase()) ? text.slice(name.length).trim() : text;
+  return bare(text) === bare(name) || (name !== '' && rest !== text && !rest.includes(' '));
 }
 
 /** What stands right below a heading that is only the name. */
@@ -138,7 +160,7 @@ function sentenceAfter(
     .filter(({ element }) => inContent.has(element))
     .slice(0, 3)
     .filter(({ element, text }) => !/[:：]$/.test(text) && !isOfLinks(element, seen))
-    .map(({ text }) => shortened(withoutVersion(text)))
+    .map(({ element, text }) => shortened(withoutVersion(isHeading(element) ? wordsOf(element, seen) : text)))
     .find((text) => text !== undefined && (isSentence(text, name) || text.length > maxWholeChars));
 }
 
