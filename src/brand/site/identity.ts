@@ -110,6 +110,7 @@ function homeLinks({ all }: Page, url: URL): Element[] {
       (one) =>
         (one.tag === 'a' || (isNamedLogo(one) && ![...descendants(one)].some(({ tag }) => tag === 'a'))) &&
         !isForeign(one) &&
+        !isMentioned(one) &&
         closest(one, ({ tag }) => tag === 'footer') === undefined,
     )
     .map((element) => {
@@ -126,6 +127,15 @@ function homeLinks({ all }: Page, url: URL): Element[] {
     .slice(0, 8)
     .map(({ element }) => element);
 }
+
+/** In a sentence of the text stands the name or the logo of somebody who is spoken of. */
+function isMentioned(element: Element): boolean {
+  const paragraph = closest(element.parent, ({ tag }) => tag === 'p');
+  if (!paragraph || closest(paragraph, isPageHeader)) return false;
+  return textOf(paragraph, undefined, 200).length - textOf(element, undefined, 200).length >= sentenceChars;
+}
+
+const sentenceChars = 20;
 
 /** What opens under an entry of a menu: the page itself may be listed there. */
 const isSubmenu = ({ classes }: Element) =>
@@ -154,12 +164,14 @@ const isNamedLogo = ({ classes, attributes, tag }: Element) =>
 function findNames(page: Page, url: URL, things: Thing[], links: Element[]): Found[] {
   const title = titleOf(page);
   const parts = partsOfTitle(title);
+  const heading = page.all.find(({ tag }) => tag === 'h1');
+  const word = heading ? textOf(heading, undefined, 200) : '';
   const candidates: Found[] = [
     ...things.map(({ name }) => ({ value: typeof name === 'string' ? name : '', from: 'JSON-LD' })),
     { value: metaOf(page, 'og:site_name'), from: 'og:site_name' },
     { value: metaOf(page, 'application-name', 'apple-mobile-web-app-title'), from: 'application-name' },
     ...titledFirst(
-      links.flatMap((link) => namesOf(link, parts)),
+      links.flatMap((link) => namesOf(link, parts)).map((one) => inFull(one, parts, word)),
       title,
     ),
   ];
@@ -167,8 +179,6 @@ function findNames(page: Page, url: URL, things: Thing[], links: Element[]): Fou
   const part = parts.find((one) => sameWord(one, host));
   if (part !== undefined) candidates.push({ value: part, from: 'title and host' });
   for (const value of headedBy(page, host)) candidates.push({ value, from: 'heading and host' });
-  const heading = page.all.find(({ tag }) => tag === 'h1');
-  const word = heading ? textOf(heading, undefined, 200) : '';
   for (const part of byLikeness(page, url, parts))
     candidates.push({ value: isKindOf(part, word) ? word : part, from: 'title' });
   if (title === '' && word.split(' ').length <= 4) candidates.push({ value: word, from: 'heading' });
@@ -187,6 +197,13 @@ const titledFirst = (found: readonly Found[], title: string): Found[] => {
   const isInTitle = ({ value }: Found) => value !== '' && title.toLowerCase().includes(value.toLowerCase());
   return [...found.filter(isInTitle), ...found.filter((one) => !isInTitle(one))];
 };
+
+/** An image may be called by the first word of the name that title and heading have in full. */
+function inFull({ value, from }: Found, parts: readonly string[], word: string): Found {
+  const short = `${cleanName(value).toLowerCase()} `;
+  const whole = parts.find((one) => one.toLowerCase().startsWith(short) && sameWord(one, word));
+  return whole !== undefined && from === 'logo alt' ? { value: whole, from } : { value, from };
+}
 
 /** `Acme - The tool for everything`: a short name, then words about it. */
 function withoutSlogan(value: string): string {
@@ -295,7 +312,8 @@ const titleIn = (svg: Element) => {
 function cleanName(text: string): string {
   return tidy(text)
     .replace(/^(?:the\s+)?logo\s*(?:of|von|de)?[\s:–-]+/i, '')
-    .replace(/[\s–-]+(?:logo(?:type)?|ロゴ|homepage|home ?page|startseite|home)$/i, '')
+    .replace(/[\s–-]+(?:logo(?:type)?|ロゴ)(?:\s+[|–—-]\s.*)?$/i, '')
+    .replace(/[\s–-]+(?:homepage|home ?page|startseite|home)$/i, '')
     .replace(/のロゴ$/, '')
     .replace(/(?<=\S)\s+(?:examples?|demos?|demo page|documentation|docs)$/i, '')
     .replace(/\s+(?:by|von|powered by)\s+\p{L}.*$/iu, '')

@@ -1,0 +1,34 @@
+/** Name and logo of a site; each rule by the smallest page that it is for. */
+import t from 'tap';
+import { parsePage } from '../../src/brand/site/dom.ts';
+import { readIdentity } from '../../src/brand/site/identity.ts';
+import { createStyles } from '../../src/brand/site/style.ts';
+
+const url = new URL('http://localhost/');
+const identityOf = (title: string, body: string) =>
+  readIdentity(parsePage(`<!doctype html><title>${title}</title><body>${body}`), url, createStyles([]));
+const nameOf = (title: string, body: string) => identityOf(title, body).names[0]?.value;
+const logoOf = (title: string, body: string) => identityOf(title, body).logos[0]?.value;
+
+const logo = (alt: string) => `<img class="logo" src="/mark.png" alt="${alt}">`;
+
+t.test('the logo of somebody who is spoken of in a sentence is none of the site', async (t) => {
+  const spoken = [
+    `<p>Stock is kept with care by ${logo('Umbrella')} and her many friends.</p>`,
+    `<p>Dieses Lager wird betreut von ${logo('Umbrella')} und Freunden.</p>`,
+    `<p>この在庫管理ツールの開発は、長年の友人である${logo('Umbrella')}が支えています。</p>`,
+  ];
+  for (const one of spoken) {
+    t.equal(nameOf('Stock', `<h1>Stock</h1>${one}`), 'Stock', one);
+    t.equal(logoOf('Stock', `<h1>Stock</h1>${one}`), undefined);
+  }
+  t.equal(logoOf('Stock', `<p>${logo('Stock')}</p><h1>Stock</h1>`), 'http://localhost/mark.png');
+  const header = `<header><p>${logo('Stock')} Counts what your shops have, all day</p></header>`;
+  t.equal(logoOf('Stock', header), 'http://localhost/mark.png');
+});
+
+t.test('an image that is called by one word of the name stands for the whole of it', async (t) => {
+  t.equal(nameOf('Stock Counter', `${logo('Stock Logo')}<h1>STOCK Counter</h1>`), 'Stock Counter');
+  t.equal(nameOf('Stock Counter', `${logo('Stock Logo')}<h1>Count it all</h1>`), 'Stock');
+  t.equal(nameOf('Stock', `${logo('Stock Logo – Shops in Dortmund')}<h1>Count it all</h1>`), 'Stock');
+});
