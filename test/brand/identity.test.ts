@@ -2,7 +2,10 @@
 import t from 'tap';
 import { parsePage } from '../../src/brand/site/dom.ts';
 import { readIdentity } from '../../src/brand/site/identity.ts';
+import { createSiteCrawler } from '../../src/brand/site/site-crawler.ts';
 import { createStyles } from '../../src/brand/site/style.ts';
+import { createOutbound } from '../../src/outbound/outbound.ts';
+import { serveSources } from '../fixtures/service.ts';
 
 const url = new URL('http://localhost/');
 const identityOf = (title: string, body: string) =>
@@ -31,4 +34,35 @@ t.test('an image that is called by one word of the name stands for the whole of 
   t.equal(nameOf('Stock Counter', `${logo('Stock Logo')}<h1>STOCK Counter</h1>`), 'Stock Counter');
   t.equal(nameOf('Stock Counter', `${logo('Stock Logo')}<h1>Count it all</h1>`), 'Stock');
   t.equal(nameOf('Stock', `${logo('Stock Logo – Shops in Dortmund')}<h1>Count it all</h1>`), 'Stock');
+});
+
+t.test(
+  "an image in the place of the first heading's words is the logo, one beside words is none",
+  async (t) => {
+    const image = '<img src="/stock.png" alt="">';
+    const icon = '<link rel="icon" href="/favicon.ico">';
+    t.equal(logoOf('Stock', `${icon}<h1>${image}</h1>`), 'http://localhost/stock.png');
+    t.equal(logoOf('Stock', `${icon}<h1>${image} Count it all</h1>`), 'http://localhost/favicon.ico');
+  },
+);
+
+t.test('a logo painted behind the name lies where its sheet says', async (t) => {
+  const base = await serveSources(t, ({ url: path }, response) => {
+    if (path === '/') {
+      response.setHeader('content-type', 'text/html');
+      response.end(
+        '<!doctype html><title>Stock</title><link rel="stylesheet" href="/look/main.css"><div id="top"><a class="title" href="http://stock.test/">Stock: counted</a></div><h1>Count it all</h1>',
+      );
+    } else if (path === '/look/main.css') {
+      response.setHeader('content-type', 'text/css');
+      response.end('#top .title{background:url(logo.png) no-repeat} h1{background:url(logo-of-others.png)}');
+    } else response.writeHead(404).end();
+  });
+  const outbound = createOutbound({ allow: ['127.0.0.0/8'], denyPorts: [], resolver: async () => [] });
+  t.teardown(() => outbound.close());
+  const { brand } = await createSiteCrawler(outbound).deepCrawl(
+    new URL(base).host,
+    new AbortController().signal,
+  );
+  t.equal(brand.logoUrl, `${base}/look/logo.png`);
 });

@@ -104,7 +104,7 @@ export function createFetcher(outbound: Pick<Outbound, 'request'>, signal: Abort
       const type = headerOf(answer, 'content-type');
       if (answer.statusCode !== 200 || isBinary(answer.body) || /html|json|javascript/i.test(type))
         return undefined;
-      const text = decodeSheet(answer.body, type, charset);
+      const text = withAddresses(decodeSheet(answer.body, type, charset), answer.url);
       sheetBytesLeft += reserved - used;
       used = reserved;
       return { text, imports: await loadImports(text, answer.url, charset, depth) };
@@ -291,6 +291,12 @@ function headerOf({ headers }: OutboundAnswer, name: string): string {
   const value = headers[name];
   return (Array.isArray(value) ? value[0] : value) ?? '';
 }
+
+/** Images are named from where their sheet lies, not from the page (CSS Values 4, 4.5). */
+const withAddresses = (text: string, base: URL): string =>
+  text.replace(/(url\(\s*["']?)(?!data:|#)([^"')\s]+)/gi, (all, before: string, one: string) =>
+    URL.canParse(one, base.href) ? `${before}${new URL(one, base).href}` : all,
+  );
 
 type Wish = { href: string } | { text: string };
 

@@ -336,7 +336,12 @@ function findLogos(page: Page, url: URL, { things, links, name }: Known, styles:
     return address === undefined ? undefined : { value: address, from: 'JSON-LD' };
   });
   const linked = links.map((link) => imageIn(link, url, styles));
-  const all = [...stated, ...linked, namedImage(page, url, name), iconOf(page, url)];
+  const placed = [
+    namedImage(page, url, name),
+    headingImage(page, url, styles),
+    namedGround(page, url, name, styles),
+  ];
+  const all = [...stated, ...linked, ...placed, iconOf(page, url)];
   return all.filter((one) => one !== undefined);
 }
 
@@ -409,6 +414,26 @@ function namedImage({ all }: Page, url: URL, name: string): Found | undefined {
     );
   const address = image && sourceOf(image, url);
   return address ? { value: address, from: inHeader ? 'header image' : 'image' } : undefined;
+}
+
+/** An image in the place of the words of the first heading. */
+function headingImage({ all }: Page, url: URL, styles: Styles): Found | undefined {
+  const heading = all.find(({ tag }) => tag === 'h1');
+  const words = heading && textOf(heading, (one) => styles.of(one).isShown, 80);
+  return heading && words === '' ? imageIn(heading, url, styles) : undefined;
+}
+
+/** A logo that is painted behind the name. */
+function namedGround({ all }: Page, url: URL, name: string, styles: Styles): Found | undefined {
+  const isNamed = (one: Element) => {
+    const text = name === '' || one.tag === 'body' || one.tag === 'html' ? '' : textOf(one, undefined, 120);
+    return text !== '' && text.length < 120 && text.toLowerCase().startsWith(name.toLowerCase());
+  };
+  for (const element of all.filter(isNamed)) {
+    const { value, from } = pictureOf(element, url, styles.of(element));
+    if (value !== undefined && from === 'header background') return { value, from };
+  }
+  return undefined;
 }
 
 /** Icons: the one for home screens, a vector, the largest. */
