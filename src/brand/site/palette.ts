@@ -70,11 +70,7 @@ export function readPalette(look: Look): Palette {
   const background = findBackground(look);
   const foreground = findForeground(look, background);
   const ballot = new Ballot(background, foreground);
-  for (const one of look.seen) if (!isStatus(one.element)) voteOf(one, look, ballot);
-  if (!ballot.isDecided) {
-    // Some sites have made the colour of danger their own.
-    for (const one of look.seen) if (isStatus(one.element)) voteOf(one, look, ballot);
-  }
+  voteOfAll(look, ballot);
   voteOfMeta(look, ballot);
   voteOfVariables(look, ballot);
   const clusters = ballot.results();
@@ -83,6 +79,16 @@ export function readPalette(look: Look): Palette {
   const candidates =
     first && found.includes(first) ? [first, ...found.filter((one) => one !== first)] : found;
   return paint({ ballot, clusters, candidates, background, foreground }, candidates[0]);
+}
+
+function voteOfAll(look: Look, ballot: Ballot): void {
+  const statuses = look.seen.filter(({ element }) => isStatus(element));
+  const apart = new Set(statuses);
+  for (const one of look.seen) if (!apart.has(one)) voteOf(one, look, ballot);
+  // Some sites have made the colour of danger their own, or call to action in the colour of success alone.
+  const isCall = (one: Seen) => one.element.tag === 'a' && isButton(one);
+  const own = ballot.isDecided ? statuses.filter((one) => !ballot.hasButtons && isCall(one)) : statuses;
+  for (const one of own) voteOf(one, look, ballot);
 }
 
 type Voted = {
@@ -251,6 +257,11 @@ class Ballot {
     return this.results().some(({ color, score }) => score >= minScore && chromaOf(color) > 0.03);
   }
 
+  /** Whether anything to click is filled with a colour, no grey. */
+  get hasButtons(): boolean {
+    return this.votes.some(({ color, role }) => role === 'button' && chromaOf(color) > 0.03);
+  }
+
   isSeen(color: Color): boolean {
     return this.votes.some((one) => one.role !== 'variable' && distance(one.color, color) < sameBelow);
   }
@@ -321,10 +332,19 @@ function isStatus(element: Element): boolean {
 function isOtherBrand(element: Element): boolean {
   const { classes, attributes } = element;
   const [inside] = /^(a|button)$/.test(element.tag) ? element.elements : [];
-  return otherBrands.test(
-    `${classes.join(' ')} ${inside?.classes.join(' ') ?? ''} ${attributes.get('aria-label') ?? ''} ${hostOf(attributes.get('href') ?? '')}`,
-  );
+  const names = `${classes.join(' ')} ${inside?.classes.join(' ') ?? ''} ${attributes.get('aria-label') ?? ''}`;
+  return otherBrands.test(names) || isOfOtherHost(element);
 }
+
+/** A site's own code lies with others: only a link that names them is theirs. */
+function isOfOtherHost(element: Element): boolean {
+  const host = hostOf(element.get('href'));
+  if (!otherBrands.test(host)) return false;
+  const words = codeHosts.test(host) ? textOf(element, undefined, 80) : '';
+  return words === '' || otherBrands.test(words);
+}
+
+const codeHosts = /github|gitlab/i;
 
 const hostOf = (href: string) => /^(?:https?:)?\/\/([^/]*)/i.exec(href)?.[1] ?? '';
 
@@ -348,9 +368,7 @@ function voteOf(seen: Seen, look: Look, ballot: Ballot): void {
 /** Something to click that looks like it: filled, framed, or named so. */
 export function isButton({ element, style, ownChars }: Seen): boolean {
   const { tag } = element;
-  const isNamed =
-    element.classes.some((one) => /(^|[-_])(btn|button|cta)([-_]|$)/i.test(one)) ||
-    element.get('role') === 'button';
+  const isNamed = isNamedButton(element);
   if (tag === 'button') return ownChars > 0 || element.elements.length > 0;
   if (tag === 'input') return /^(submit|button)$/.test(element.get('type'));
   if (tag !== 'a' && !(isNamed && tag === 'span')) return false;
@@ -358,6 +376,10 @@ export function isButton({ element, style, ownChars }: Seen): boolean {
     isNamed || ((style.background.alpha > 0.5 || style.gradient.length > 0) && ownChars > 0 && ownChars < 40)
   );
 }
+
+const isNamedButton = (element: Element) =>
+  element.classes.some((one) => /(^|[-_])(btn|button|cta)([-_]|$)/i.test(one)) ||
+  element.get('role') === 'button';
 
 function voteOfButton({ element, style, part }: Seen, factor: number, ballot: Ballot): void {
   const names = element.classes.join(' ');
@@ -373,7 +395,10 @@ function voteOfButton({ element, style, part }: Seen, factor: number, ballot: Ba
     style.gradient.find(({ alpha }) => alpha > 0.5) ??
     (style.background.alpha > 0.3 ? style.ground : undefined);
   const isDefault = element.tag === 'button' && fill?.hex === '#efefef';
-  if (fill && !isDefault) ballot.vote(fill, 'button', share);
+  // Links are marked with pale grounds, as words are with a pen.
+  const isMarked = element.tag === 'a' && !isNamedButton(element) && fill && lightnessOf(fill) > 0.9;
+  if (isMarked) ballot.vote(fill, 'shape', share * 0.2);
+  else if (fill && !isDefault) ballot.vote(fill, 'button', share);
   else {
     ballot.vote(style.border, 'outline', share);
     ballot.vote(style.textColor, 'link', part === 'header' ? 0.3 : 1);
