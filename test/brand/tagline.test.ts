@@ -32,6 +32,8 @@ t.test('what stands above the heading of the page is none', async (t) => {
   t.equal(taglineOf(`<p>${sentence}</p>${heading}${sections}`), 'Count your stock');
   const others = [
     '<nav><p>We moved to a larger house last week.</p></nav>',
+    '<div class="topbar"><p>We moved to a larger house last week.</p></div>',
+    '<header><p>We moved to a larger house last week.</p><a href="/">Acme</a><ul><li>Shop</li></ul></header>',
     '<ul><li>We moved to a larger house last week.</li></ul>',
     '<p><a href="/news">We moved to a larger house last week.</a></p>',
     '<div><p>Hear from us once in a month.</p><form><input></form></div>',

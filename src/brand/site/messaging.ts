@@ -45,15 +45,24 @@ function startOfSections({ content, text }: Outline, name: string): number {
   return isOne && !bare(text(first, 300)).includes(bare(name)) ? first.order : 0;
 }
 
-/** The first running text before the sections, in the page's header as well. */
+/** The first running text before the sections. */
 function openingBefore(start: number, lines: readonly Line[], seen: Outline): string | undefined {
   const inContent = new Set(seen.content);
-  const isInMenu = (element: Element) => closest(element, ({ tag }) => tag === 'nav') !== undefined;
-  const isSaid = ({ element }: Line) =>
-    element.order < start &&
-    (inContent.has(element) || (isInHeader(element) && !isInMenu(element) && !isForeign(element)));
-  const line = lines.find((one) => isSaid(one) && isProse(one, seen));
+  const line = lines.find(
+    (one) =>
+      one.element.order < start &&
+      (inContent.has(one.element) || isInTitle(one.element, seen)) &&
+      isProse(one, seen),
+  );
   return line && shortened(line.text);
+}
+
+/** In a header that says who and what this is: it has no menu, and more than the one line of a notice. */
+function isInTitle(element: Element, seen: Outline): boolean {
+  const header = closest(element, isPageHeader);
+  if (!header || !isInHeader(element) || isForeign(element)) return false;
+  const isMenu = [header, ...descendants(header)].some(({ tag }) => tag === 'nav' || tag === 'ul');
+  return !isMenu && linesOf(header, seen).length > 1;
 }
 
 /** Words that begin with a whole sentence, asked of nobody: no entries of a list, nothing to fill in, no links. */
