@@ -54,37 +54,9 @@ export async function processBatch(
   ports: BatchPorts,
 ): Promise<BatchResult> {
   await loadDocuments(commands, memory, ports.kinds);
-  const writes: Writes = new Map();
-  const outbox: Entry[] = [];
-  const steps: { kind: string; before: ActorDocument; next: ActorDocument }[] = [];
-
-  for (const command of commands) {
-    const kind = ports.kinds.get(command.kind);
-    const known = memory.documents.get(documentKey(command));
-    const document = known ?? (kind && created(command, kind, ports));
-    if (!kind || !document) continue;
-    const applied = apply(command, kind, document, memory, ports);
-    if (applied.outcome === 'ignored') continue;
-    outbox.push({
-      command,
-      kind,
-      ...applied,
-      document: applied.outcome === 'stepped' ? applied.next : document,
-      after: memory.lastTs.get(command.project) ?? 'unknown',
-    });
-    noteTs(command, memory, applied.facts);
-    if (applied.outcome === 'stepped') {
-      steps.push({ kind: kind.name, before: document, next: applied.next });
-      memory.documents.delete(documentKey(command));
-      memory.documents.set(documentKey(command), applied.next);
-      addWrite(writes, documentKey(command), {
-        kind: kind.name,
-        document,
-        isNew: known === undefined,
-        ...applied,
-      });
-    }
-  }
+  const batch: Batch = { writes: new Map(), outbox: [], steps: [], doubtful: new Set() };
+  for (const command of commands) take(command, memory, ports, batch);
+  const { writes, outbox, steps, doubtful } = batch;
 
   await storeWrites(writes, ports.kinds);
   tellStored(writes, ports);
@@ -92,12 +64,54 @@ export async function processBatch(
   if (messages.length > 0) await ports.publishAll(messages);
   armTimers(writes, ports);
   for (const { kind, before, next } of steps) ports.onStepped?.(kind, before, next);
+  forgetDoubtful(doubtful, memory);
   boundMap(memory.documents, maxDocuments);
   boundMap(memory.lastTs, maxProjects);
   return { steps: outbox.length, published: messages.length };
 }
 
+/** What a batch comes to. */
+type Batch = {
+  writes: Writes;
+  outbox: Entry[];
+  steps: { kind: string; before: ActorDocument; next: ActorDocument }[];
+  /** Documents that took a message for one that says nothing, and that no write compares with what is stored. */
+  doubtful: Set<string>;
+};
+
 type Writes = Map<string, ActorWrite & { kind: string }>;
+
+function take(
+  command: Command,
+  memory: BatchMemory,
+  ports: BatchPorts,
+  { writes, outbox, steps, doubtful }: Batch,
+): void {
+  const key = documentKey(command);
+  const kind = ports.kinds.get(command.kind);
+  const known = memory.documents.get(key);
+  const document = known ?? (kind && created(command, kind, ports));
+  if (!kind || !document) return;
+  const applied = apply(command, kind, document, memory, ports);
+  if (applied.outcome === 'ignored') {
+    if (!writes.has(key)) doubtful.add(key);
+    return;
+  }
+  outbox.push({
+    command,
+    kind,
+    ...applied,
+    document: applied.outcome === 'stepped' ? applied.next : document,
+    after: memory.lastTs.get(command.project) ?? 'unknown',
+  });
+  noteTs(command, memory, applied.facts);
+  if (applied.outcome !== 'stepped') return;
+  steps.push({ kind: kind.name, before: document, next: applied.next });
+  memory.documents.delete(key);
+  memory.documents.set(key, applied.next);
+  doubtful.delete(key);
+  addWrite(writes, key, { kind: kind.name, document, isNew: known === undefined, ...applied });
+}
 
 /** Before anything is published: what a state asks for by itself need not wait for another round trip. */
 function tellStored(writes: Writes, { kinds }: BatchPorts): void {
@@ -279,6 +293,14 @@ function toFactMessage(
     id: `${actor.id}:${seq}:f${n}`,
     body,
   };
+}
+
+/**
+ * They are loaded again for their next message. A former owner's write may arrive after this one has loaded its
+ * document; when its message was lost with its stream, nothing else would tell.
+ */
+function forgetDoubtful(doubtful: ReadonlySet<string>, { documents }: BatchMemory): void {
+  for (const key of doubtful) documents.delete(key);
 }
 
 /** Forgets what was set longest ago. */
