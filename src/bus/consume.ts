@@ -8,8 +8,6 @@ export type Reading = {
   stream: string;
   /** Of the consumer, which is made when it is not there and belongs to all who read under its name. */
   config: Partial<ConsumerConfig> & { durable_name: string };
-  /** How one is made that takes the place of a lost one. */
-  configAgain?: Partial<ConsumerConfig>;
   /** Another consumer has taken the place of the one that was read, which was lost with its stream. */
   onReplaced?(): void;
   /** Messages that the client holds for the reader. */
@@ -48,7 +46,7 @@ export async function pull(
 /** @throws when it cannot be opened at first, in half a minute; what fails afterwards is tried again until `signal` is aborted. */
 export async function consume(
   server: Server,
-  { stream: name, config, configAgain, maxMessages, take, onInterrupted, onReplaced, signal }: Reading,
+  { stream: name, config, maxMessages, take, onInterrupted, onReplaced, signal }: Reading,
 ): Promise<{ close(): void; ended: Promise<void> }> {
   const { manager, restore, readers, isClosed } = server;
   let madeAt: string | undefined;
@@ -56,8 +54,7 @@ export async function consume(
   /** The consumer, made when it is not there. Of several processes that make it, one is first. */
   const ensure = async (): Promise<void> => {
     const find = () => manager.consumers.info(name, config.durable_name);
-    const make = () =>
-      manager.consumers.add(name, madeAt === undefined ? config : { ...config, ...configAgain });
+    const make = () => manager.consumers.add(name, config);
     const { created } = await find().catch(() =>
       make().catch((cause: unknown) => find().catch(() => Promise.reject(cause))),
     );

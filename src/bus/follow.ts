@@ -21,7 +21,10 @@ const ackWaitMs = 30_000;
 const againMs = 1_000;
 const decoder = new TextDecoder();
 
-/** Begins with what is published after its first call ever; later ones go on where the last has ended. */
+/**
+ * The first call ever begins with what is stored: processes that publish may have started before those that follow.
+ * Later ones go on where the last has ended.
+ */
 export async function followFacts(
   server: Server,
   { name, events, onFacts, log }: FollowOptions,
@@ -61,13 +64,11 @@ export async function followFacts(
     config: {
       durable_name: name,
       filter_subjects: events.map((event) => subjects.factsOf('*', '*', event)),
-      deliver_policy: DeliverPolicy.New,
+      deliver_policy: DeliverPolicy.All,
       ack_policy: AckPolicy.Explicit,
       ack_wait: nanos(ackWaitMs),
       max_ack_pending: maxPending,
     },
-    // A stream that was made anew has begun while this process was reading.
-    configAgain: { deliver_policy: DeliverPolicy.All },
     maxMessages: maxTogether,
     take,
     onInterrupted: (err) => log.warn({ err, consumer: name }, 'following facts was interrupted, going on'),

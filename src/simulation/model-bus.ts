@@ -4,6 +4,7 @@
  *
  * What a process sends arrives in the order in which it was sent, late or never; between processes there is no order.
  */
+import { webhookFacts } from '../../schemas/envelope.ts';
 import type { Bus, Subscription } from '../bus/bus.ts';
 import type { Outgoing, Stored } from '../bus/publisher.ts';
 import type { Command } from '../bus/read.ts';
@@ -97,7 +98,6 @@ export function createModelBus(
   let factListeners: FactListener[] = [];
   let takers: Taker[] = [];
   const pieces = new Map<number, Piece>();
-  let events: string[] = [];
   let members: Member[] = [];
   let told = new Map<number, Told>();
   let factSeq = 0;
@@ -158,7 +158,7 @@ export function createModelBus(
     audit.onFact(message, isAgain);
     factSeq += 1;
     const event = message.subject.split('.')[3] ?? '';
-    if (events.includes(event)) told.set(factSeq, { text, times: 0, member: undefined });
+    if (webhookFacts.includes(event)) told.set(factSeq, { text, times: 0, member: undefined });
     tellFollowers();
     return factSeq;
   };
@@ -479,10 +479,9 @@ export function createModelBus(
             },
           };
         },
-        async followFacts(_name, names, onFacts) {
+        async followFacts(_name, _events, onFacts) {
           const member = { link, onFacts };
           await asked(link, () => {
-            events = names;
             members.push(member);
             tellFollowers();
           });

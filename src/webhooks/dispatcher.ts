@@ -27,7 +27,6 @@ export function createStarter({ bus, webhooks }: Omit<DispatcherPorts, 'bus'> & 
 
 type StarterBus = Pick<Bus, 'publishAll' | 'subjects'>;
 
-/** To be called before anything can be subscribed to: the first start ever begins with the facts after it. */
 export function startDispatcher({ bus, webhooks }: DispatcherPorts): Promise<{ stop(): Promise<void> }> {
   return bus.followFacts(consumer, webhookFacts, createStarter({ bus, webhooks }));
 }

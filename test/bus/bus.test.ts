@@ -583,6 +583,27 @@ async function createWay(t: Test) {
   };
 }
 
+t.test('who follows facts for the first time has those of before, and later only what is new', async (t) => {
+  const bus = await open(t);
+  const told: unknown[] = [];
+  const follow = () =>
+    bus.followFacts('first', ['ready'], async (facts) => {
+      told.push(...facts);
+    });
+  const publish = (n: number) =>
+    bus.publish({ subject: bus.subjects.fact('p1', 'a', 'ready'), id: `f${n}`, body: { n } });
+  await publish(1);
+  const first = await follow();
+  await publish(2);
+  await until(systemTime, () => told.length === 2);
+  await first.stop();
+  await publish(3);
+  const second = await follow();
+  await until(systemTime, () => told.length === 3);
+  t.strictSame(told, [{ n: 1 }, { n: 2 }, { n: 3 }]);
+  await second.stop();
+});
+
 t.test('what reads ends with the bus, and leaves nothing that would keep a process', async (t) => {
   const prefix = `${uniqueName('b')}.`;
   const keeper = await open(t, { prefix });
