@@ -52,6 +52,7 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const lineBreak = /[\r\n]/;
 const afterHeader = 'After';
+const afterMark = `\r\n${afterHeader}: `;
 
 export type Patience = {
   /** How long one try is waited for. */
@@ -317,13 +318,22 @@ function toHeader({ id, after }: Outgoing, more = ''): MsgHdrs {
   return { encode } as unknown as MsgHdrs;
 }
 
-/** What a message said to come after; undefined when it said nothing. */
-export function readAfter({ headers }: Msg): After | undefined {
-  const text = headers?.get(afterHeader) ?? '';
-  if (text === '') return undefined;
-  const ts = Number(text);
+/**
+ * What a message said to come after; undefined when it said nothing. Read from the bytes: the client's own kind
+ * takes every header apart, which costs more than the rest of receiving a fact.
+ */
+export function readAfter(message: Msg): After | undefined {
+  const { _msg: frame, _rdata: bytes } = message as unknown as Received;
+  if (frame.hdr <= 0) return undefined;
+  const head = Buffer.from(bytes.buffer, bytes.byteOffset, frame.hdr).toString('latin1');
+  const at = head.indexOf(afterMark);
+  if (at < 0) return undefined;
+  const ts = Number(head.slice(at + afterMark.length, head.indexOf('\r', at + 2)));
   return Number.isSafeInteger(ts) ? ts : 'unknown';
 }
+
+/** A message as the client keeps it: the header is the first `hdr` bytes, -1 when there is none. */
+type Received = { _msg: { hdr: number }; _rdata: Uint8Array };
 
 function batchLines(batch: string, place: number, isLast: boolean): string {
   const commit = isLast ? 'Nats-Batch-Commit: 1\r\n' : '';
