@@ -1,6 +1,7 @@
 /** Code examples of a page, with their language as the page states it or as it can be told. */
 import type { DeepCrawlResult } from '../../../schemas/crawl.ts';
 import { closest, descendants, type Element, TextNode } from './dom.ts';
+import { guessLanguage, knownLanguages, languageNames } from './language.ts';
 import type { Outline } from './outline.ts';
 
 type Example = DeepCrawlResult['content']['codeExamples'][number];
@@ -62,73 +63,24 @@ function statedLanguage(element: Element): string | undefined {
     (one) => one !== null && one !== undefined,
   );
   for (const one of [...descendants(element)].slice(0, 3).concat(around)) {
-    const [, name] =
-      /(?:^|\s)(?:language|lang|highlight-source|highlight|brush:)-?\s*([a-z0-9+#]+)/i.exec(
-        one.get('class'),
-      ) ?? [];
-    const stated = one.get('data-lang') || one.get('data-language') || (name ?? '');
+    const [, mark = '', name = ''] =
+      /(?:^|\s)(language|lang|highlight-source|highlight|brush:)-?\s*([a-z0-9+#]+)/i.exec(one.get('class')) ??
+      [];
+    // `highlight` alone stands beside words of all kinds.
+    const isNamed = !/^highlight$/i.test(mark) || name in languageNames || knownLanguages.has(name);
+    const stated = one.get('data-lang') || one.get('data-language') || (isNamed ? name : '');
     const language = stated.toLowerCase();
     if (
       /^[a-z0-9+#-]{1,20}$/.test(language) &&
-      !/^(plaintext|none|text|nohighlight|default|chroma)$/.test(language)
+      !/^(plaintext|none|text|nohighlight|default|generic|chroma)$/.test(language)
     )
-      return names[language] ?? language;
+      return languageNames[language] ?? language;
     if (one.classes.includes('hljs')) {
-      const known = one.classes.find((part) => part in names || knownLanguages.has(part));
-      if (known !== undefined) return names[known] ?? known;
+      const known = one.classes.find((part) => part in languageNames || knownLanguages.has(part));
+      if (known !== undefined) return languageNames[known] ?? known;
     }
   }
   return undefined;
-}
-
-const names: Record<string, string> = {
-  js: 'javascript',
-  jsx: 'javascript',
-  ts: 'typescript',
-  tsx: 'typescript',
-  sh: 'bash',
-  shell: 'bash',
-  console: 'bash',
-  zsh: 'bash',
-  py: 'python',
-  rb: 'ruby',
-  yml: 'yaml',
-  markup: 'html',
-  xml: 'html',
-  rs: 'rust',
-  'c++': 'cpp',
-  'c#': 'csharp',
-  cs: 'csharp',
-  golang: 'go',
-};
-const knownLanguages = new Set(
-  'javascript typescript bash python ruby yaml html css scss json go rust java php sql csharp cpp kotlin swift'.split(
-    ' ',
-  ),
-);
-
-const signs: [language: string, sign: RegExp][] = [
-  [
-    'bash',
-    /^\s*(?:\$ |# )?(?:sudo |npm |npx |yarn |pnpm |pip3? |brew |apt(?:-get)? |git |curl |docker |cargo |go get |wget |cd )/m,
-  ],
-  ['html', /^\s*<(?:!doctype|[a-z][\w-]*)[\s>/]/i],
-  ['json', /^\s*[{[]\s*(?:"[^"]*"\s*:|[{"[\]])/],
-  ['php', /<\?php/],
-  ['python', /^\s*(?:def \w+\(.*\):|from \w[\w.]* import |import \w+$|print\()/m],
-  ['go', /^\s*(?:package \w+|func \w*\()/m],
-  ['rust', /\bfn \w+\(|\blet mut /],
-  ['java', /\bpublic (?:class|static)\b/],
-  ['sql', /^\s*(?:select|insert into|create table|update) /im],
-  ['typescript', /^\s*(?:interface|type) \w+|: (?:string|number|boolean)\b/m],
-  ['javascript', /\b(?:const|let|var|function|import|export|require)\b|=>|\w+\(.*\);?$/m],
-  ['css', /^[^{]{1,80}\{[^}]*[\w-]+\s*:\s*[^}]+\}/],
-  ['yaml', /^[\w-]+:\s/m],
-];
-
-/** By the first sign that a language gives; `text` when there is none. */
-function guessLanguage(code: string): string {
-  return signs.find(([, sign]) => sign.test(code.slice(0, 1_000)))?.[0] ?? 'text';
 }
 
 function labelOf(element: Element, text: (one: Element, maxLength?: number) => string): string | undefined {
