@@ -62,3 +62,17 @@ t.test('of sheets with titles the first set is shown', async (t) => {
   };
   t.strictSame(await fontsOf(t, head, sheets), { heading: 'Lora', body: 'Karla' });
 });
+
+t.test('where a page leaves the choice to the browser, that is said', async (t) => {
+  const fonts = (css: string) => fontsOf(t, `<style>${css}</style>`);
+  t.strictSame(await fonts('body{font-family:sans-serif}'), { heading: 'sans-serif', body: 'sans-serif' });
+  t.strictSame(await fonts('body{font-family:Karla}h1{font-family:Serif}'), {
+    heading: 'serif',
+    body: 'Karla',
+  });
+  t.strictSame(await fonts('body{font-family:system-ui,sans-serif}'), {
+    heading: 'system-ui',
+    body: 'system-ui',
+  });
+  t.equal(await fonts('body{color:red}'), undefined);
+});

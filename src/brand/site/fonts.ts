@@ -63,10 +63,15 @@ const generic = new Set(
     ' ',
   ),
 );
+/** What a page is set in that leaves the choice to the browser. */
+const kinds = new Set(['serif', 'sans-serif', 'monospace', 'cursive', 'fantasy']);
 const icons =
   /font ?awesome|material (icons|symbols)|icon|glyph|symbol|feather|ionicons|themify|fontello|icomoon|wingdings|emoji|boxicons|remixicon|dashicons/i;
 
-/** The first family of a list that is a typeface, by the name people know it by. Undefined when there is none. */
+/**
+ * The first family of a list that is a typeface, by the name people know it by; where there is none, the kind that is
+ * asked for. Undefined when it asks for nothing.
+ */
 export function firstRealFamily(value: string): string | undefined {
   const families = familiesOf(value);
   const real = families.find(
@@ -74,9 +79,8 @@ export function firstRealFamily(value: string): string | undefined {
       !generic.has(one.toLowerCase()) && !icons.test(one) && one.length <= 80 && !/^var\(|[{}<>;]/.test(one),
   );
   if (real !== undefined) return plainName(real);
-  return families.some((one) => /^(system-ui|-apple-system|ui-sans-serif)$/i.test(one))
-    ? 'system-ui'
-    : undefined;
+  if (families.some((one) => /^(system-ui|-apple-system|ui-sans-serif)$/i.test(one))) return 'system-ui';
+  return families.find((one) => kinds.has(one.toLowerCase()))?.toLowerCase();
 }
 
 /** One weight of a family; black and heavy are families of their own. */
