@@ -41,3 +41,10 @@ t.test('links that are marked with a pale ground are no buttons', async (t) => {
   const marked = '<p><a class="mark" href="/one">A link</a> in a sentence of some length</p>'.repeat(6);
   t.equal(primaryOf(`<header><h1>Acme</h1></header>${marked}`), '#f5de1b');
 });
+
+t.test('where all that can be clicked leads to others, it is drawn in the own colour', async (t) => {
+  const star = '<a class="btn" href="https://github.com/acme">GitHub</a>';
+  t.equal(primaryOf(star), '#0066cc');
+  t.equal(primaryOf(`${star}${links}`), '#3fbf79');
+  t.equal(primaryOf('<a class="btn btn-facebook" href="/share">Share</a>'), '#222222', 'it is named so');
+});

@@ -83,8 +83,11 @@ export function readPalette(look: Look): Palette {
 
 function voteOfAll(look: Look, ballot: Ballot): void {
   const statuses = look.seen.filter(({ element }) => isStatus(element));
-  const apart = new Set(statuses);
+  const elsewhere = look.seen.filter(({ element }) => isOfOtherHost(element));
+  const apart = new Set([...statuses, ...elsewhere]);
   for (const one of look.seen) if (!apart.has(one)) voteOf(one, look, ballot);
+  // Where all that can be clicked leads to others, it is drawn in the site's own colour all the same.
+  if (!ballot.isDecided) for (const one of elsewhere) voteOf(one, look, ballot);
   // Some sites have made the colour of danger their own, or call to action in the colour of success alone.
   const isCall = (one: Seen) => one.element.tag === 'a' && isButton(one);
   const own = ballot.isDecided ? statuses.filter((one) => !ballot.hasButtons && isCall(one)) : statuses;
@@ -333,7 +336,7 @@ function isOtherBrand(element: Element): boolean {
   const { classes, attributes } = element;
   const [inside] = /^(a|button)$/.test(element.tag) ? element.elements : [];
   const names = `${classes.join(' ')} ${inside?.classes.join(' ') ?? ''} ${attributes.get('aria-label') ?? ''}`;
-  return otherBrands.test(names) || isOfOtherHost(element);
+  return otherBrands.test(names);
 }
 
 /** A site's own code lies with others: only a link that names them is theirs. */
