@@ -200,3 +200,37 @@ t.test('entries that lead to hosts of their own as a whole are elsewhere', async
   t.strictSame(list(['chat.example', 'code.example', 'video.example']), []);
   t.strictSame(list(['acme.example', 'acme.example', 'acme.example']), titles);
 });
+
+t.test('words of a program, with others like them or with what they are, are no features', async (t) => {
+  const list = (named: string[]) =>
+    featuresOf(cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, named));
+  t.strictSame(list(['ROUND_UP', 'ROUND_DOWN', 'EUCLID']), []);
+  t.strictSame(list(['create', 'destroy', 'rgbString', 'value']), []);
+  t.strictSame(list(['peer.connect', 'call.answer(stream)', 'new Peer([id])']), []);
+  t.strictSame(list(['width (optional)', 'height (number)', 'Theme (string)']), []);
+  t.strictSame(list(['fast', 'small', 'fair']), ['fast', 'small', 'fair'], 'as some houses write');
+  const words = cards((title) => `<h3>${title}</h3><p>${sentence}</p>`, ['open', 'close', 'reset']);
+  t.strictSame(featuresOf(`${words}<pre>acme.open();</pre>`), [], 'where code is shown');
+  t.strictSame(list(['Node.js', 'iCloud sync', 'Fair terms']), ['Node.js', 'iCloud sync', 'Fair terms']);
+});
+
+t.test('what a long table of contents leads to is a manual; what stands above it is not', async (t) => {
+  const places = Array.from({ length: 15 }, (_, n) => `part-${n}`);
+  const contents = `<ul>${places.map((one) => `<li><a href="#${one}">${one}</a></li>`).join('')}</ul>`;
+  const parts = places.map((one) => `<h2 id="${one}">${one}</h2><p>${sentence}</p>`).join('');
+  t.strictSame(featuresOf(`${plain}${contents}${parts}`), titles);
+  t.strictSame(featuresOf(`${contents}${parts}${plain}`), []);
+  t.strictSame(featuresOf(`<a href="#part-1">More</a>${parts}${plain}`), titles);
+});
+
+t.test('a long list of entries that lead on as a whole is an index', async (t) => {
+  const named = ['Sun', 'Moon', 'Mars', 'Venus', 'Pluto', 'Ceres', 'Io', 'Europa', 'Titan'].map(
+    (one) => `${one} effects`,
+  );
+  const linked = (some: string[]) =>
+    featuresOf(
+      `<div>${some.map((one) => `<a href="/${one}"><h3>${one}</h3><p>${sentence}</p></a>`).join('')}</div>`,
+    );
+  t.strictSame(linked(named), []);
+  t.strictSame(linked(named.slice(1)), named.slice(1));
+});

@@ -12,7 +12,7 @@ import {
   maxKickerChars,
   type Reader,
 } from './groups.ts';
-import { areOfOtherKind, isOfProgram } from './other-items.ts';
+import { areOfOtherKind, isInManual, isOfProgram } from './other-items.ts';
 import { type Group, headingsIn, type Item, linesOf, type Outline } from './outline.ts';
 import { dateIn, priceIn } from './patterns.ts';
 
@@ -28,6 +28,7 @@ export const readFeatures: Reader<Features> = (outline, group, { features, asked
   const kicker = kickerOf(outline, group);
   if (
     isOfProgram(outline.page) ||
+    isInManual(outline.page, group.parent) ||
     isNoFeature(group.parent) ||
     isOpening(outline, group) ||
     otherWords.test(caption) ||
@@ -40,7 +41,8 @@ export const readFeatures: Reader<Features> = (outline, group, { features, asked
   const items = group.items.map(
     (item): FeatureItem => (mayBeLed && ledIn(outline, item)) || titled(outline, item),
   );
-  if (!areAlike(group, items) || areOthers(items) || areLabels(outline, group)) return false;
+  if (!areAlike(group, items) || areOthers(items) || areOptions(outline, items) || areLabels(outline, group))
+    return false;
   const first = outline.page.all.find(({ tag }) => tag === 'h1');
   const known = items
     .filter(({ heading }) => heading === undefined || heading !== first)
@@ -65,6 +67,7 @@ export function readFlatFeatures(
   for (const heading of outline.content) {
     if (!/^h[1-4]$/.test(heading.tag) || !featureWords.test(outline.text(heading, maxCaptionChars))) continue;
     if (isTaken(heading) || (heading.parent && isNoFeature(heading.parent))) continue;
+    if (isInManual(outline.page, heading)) continue;
     const known = entriesBelow(outline, heading);
     if (known.length < 2) continue;
     features.push(...known.filter(({ title }) => !features.some((one) => one.title === title)));
@@ -136,16 +139,29 @@ function areOthers(items: readonly Item[]): boolean {
     areGoods(items) ||
     areOfOtherKind(items) ||
     isMost(items.filter(({ element }) => element.classes.some(isOther)).length, items) ||
-    isMost(items.filter(isOption).length, items) ||
     isMost(items.filter(({ element }) => isManual(element)).length, items) ||
     items.filter(({ element }) => hasCode(element) && !isShownInCode(element)).length * 2 >= items.length
   );
 }
 
-/** A word of a program: `showCancelButton`, `data-width`, `.btn-social`; in tables of options `title`, too. */
-const identifier = /^(?:[a-z]+[A-Z]\w*|[.$#@_-]{1,2}[\w-]+|[a-z]+(?:[-_.][a-z]+)+)(?:\(.*\))?$/;
+/** A word of a program: `showCancelButton`, `data-width`, `.btn-social`, `ROUND_UP`; in tables of options `title`, too. */
+const identifier =
+  /^(?:(?:[a-z]+[A-Z]\w*|[.$#@_-]{1,2}[\w-]+|[a-z]+(?:[-_.][a-z]+)+|[a-z]\w*(?:\.\w+)+|[A-Z]+(?:_[A-Z\d]+)+)(?:\(.*\))?|(?:new )?[\w$.]+\(.*\)|(?:[Ee]vent: ?)?'[\w:.-]+')(?: \(\w.*\))?$/;
+/** What is said of one: `width (optional)`. */
+const kindOfOption =
+  /^[\w$.]+ \((?:boolean|bool|string|number|int|integer|array|object|function|optional|required|default\b.*)\)$/i;
 const isOption = ({ element, title }: Item) =>
-  identifier.test(title) || (element.tag === 'tr' && /^[a-z]+$/.test(title));
+  identifier.test(title) || kindOfOption.test(title) || (element.tag === 'tr' && /^[a-z]+$/.test(title));
+/** Some words of a program look like others. */
+const isLoneWord = ({ title }: Item) => /^(?:[a-z]+|[A-Z]{3,})$/.test(title);
+
+/** What a program knows by name. On a page that shows code, a list of lone words is one as well. */
+function areOptions({ content }: Outline, items: readonly Item[]): boolean {
+  const options = items.filter(isOption).length;
+  const words = items.filter((item) => isLoneWord(item) && !isOption(item)).length;
+  if (isMost(options, items) || (options > 0 && isMost(options + words, items))) return true;
+  return words === items.length && content.some(({ tag }) => tag === 'pre');
+}
 
 /** `600M+ users`: how many there are of something, over a sentence on it. */
 const counted = /^[~<>]?\d[\d.,]*\s?(?:%|\+|k|m|b|mio\.?|mrd\.?|万|億){1,2}\+?\s/iu;

@@ -8,7 +8,22 @@ import type { Item } from './outline.ts';
 
 export function areOfOtherKind(items: readonly Item[]): boolean {
   const kinds = [isStep, isWayToReach, isOfPast, isPost, isDemonstration];
-  return kinds.some((isOne) => isMost(items.filter(isOne).length, items)) || areElsewhere(items);
+  return (
+    kinds.some((isOne) => isMost(items.filter(isOne).length, items)) || areElsewhere(items) || arePages(items)
+  );
+}
+
+/** So many entries of which each as a whole leads on are an index: of chapters, examples, places. */
+const leastPages = 9;
+
+function arePages(items: readonly Item[]): boolean {
+  return items.length >= leastPages && items.every((item) => linkOf(item) !== undefined);
+}
+
+/** The link that an entry is as a whole, or that its title is in. */
+function linkOf({ element, heading }: Item): Element | undefined {
+  const link = heading && closest(heading, (one) => one.tag === 'a' || one === element);
+  return link?.tag === 'a' ? link : undefined;
 }
 
 /** Each as a whole leads to a host of its own: where else people meet, what others made. */
@@ -17,11 +32,8 @@ function areElsewhere(items: readonly Item[]): boolean {
   return hosts.length === items.length && new Set(hosts).size > items.length / 2;
 }
 
-function hostOf({ element, heading }: Item): string | undefined {
-  const link = heading && closest(heading, (one) => one.tag === 'a' || one === element);
-  return link?.tag === 'a'
-    ? /^(?:https?:)?\/\/([^/?#]+)/i.exec(link.get('href'))?.[1]?.toLowerCase()
-    : undefined;
+function hostOf(item: Item): string | undefined {
+  return /^(?:https?:)?\/\/([^/?#]+)/i.exec(linkOf(item)?.get('href') ?? '')?.[1]?.toLowerCase();
 }
 
 const step = /^(?:(?:step|schritt|étape|paso|passo|krok)\s*\d|\d{1,2}[.)]\s)/i;
@@ -64,6 +76,25 @@ export function isOfProgram(page: Page): boolean {
   const isOne = page.all.some((one) => isSideMenu(one, one.order < (content?.order ?? page.all.length)));
   programs.set(page, isOne);
   return isOne;
+}
+
+/** A page that sells has a menu; a table of contents is longer. */
+const leastContents = 15;
+const manuals = new WeakMap<Page, number>();
+
+/** Whether something stands in a manual: in what a long table of contents leads to. */
+export function isInManual(page: Page, { order }: Element): boolean {
+  const from = manuals.get(page) ?? manualFrom(page);
+  manuals.set(page, from);
+  return order >= from;
+}
+
+/** Where the first of these places is. */
+function manualFrom({ all }: Page): number {
+  const links = all.filter(({ tag }) => tag === 'a').map((one) => one.get('href'));
+  const wanted = new Set(links.filter((one) => /^#./.test(one)).map((one) => one.slice(1)));
+  const places = all.filter((one) => wanted.has(one.get('id') || one.get('name')));
+  return places.length >= leastContents ? (places[0]?.order ?? 0) : Number.POSITIVE_INFINITY;
 }
 
 const sideNames =
