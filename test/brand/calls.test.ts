@@ -54,3 +54,17 @@ t.test('entries of a list, languages, questions and the way past the header are 
   t.strictSame(callsOf(past), ['Zum Inhalt']);
   t.strictSame(callsOf('', '', past), []);
 });
+
+t.test(
+  'what leads nowhere by itself is to be tried, where code is shown or where there are many',
+  async (t) => {
+    const buttons = (...labels: string[]) => labels.map((one) => `<p><button>${one}</button></p>`).join('');
+    const link = '<a class="btn" href="/get">Get it now</a>';
+    const code = '<pre>npm i acme</pre><pre>acme.open()</pre>';
+    t.strictSame(callsOf(`${buttons('Begin')}${link}`), ['Begin', 'Get it now'], 'a script may lead on');
+    t.strictSame(callsOf(`${buttons('Open left')}${link}${code}`), ['Get it now']);
+    t.strictSame(callsOf(`<form>${buttons('Sign up')}</form>${code}`), ['Sign up']);
+    const kit = ['Default', 'Round', 'Simple', 'Small', 'Large', 'Link'];
+    t.strictSame(callsOf(`${buttons(...kit)}${link}`), ['Get it now']);
+  },
+);

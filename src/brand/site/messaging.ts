@@ -200,7 +200,7 @@ export function readCtas(
     (inContent.has(element) || isInHeader(element));
   const inCode = labelsInCode({ content, text });
   const asked = page.all.filter(isAsked);
-  const others = new Set([wayPast(page), ...entriesOf(asked)]);
+  const others = new Set([wayPast(page), ...entriesOf(asked), ...trialsAmong(asked, content)]);
   const found: string[] = [];
   for (const element of asked) {
     if (found.length >= maxCtas) break;
@@ -246,6 +246,23 @@ function entriesOf(asked: readonly Element[]): Element[] {
 }
 
 const leastEntries = 5;
+
+/**
+ * What leads nowhere by itself, on a page that shows how things are programmed or that has many of them: there to be
+ * tried.
+ */
+function trialsAmong(asked: readonly Element[], content: readonly Element[]): Element[] {
+  const trials = asked.filter((element) => !leads(element));
+  const isManual = content.filter(({ tag }) => tag === 'pre').length >= leastCode;
+  return isManual || trials.length >= leastTrials ? trials : [];
+}
+
+const leastCode = 2;
+const leastTrials = 6;
+const leads = (element: Element): boolean =>
+  element.tag === 'a'
+    ? !/^(?:#?|javascript:.*)$/i.test(element.get('href'))
+    : closest(element, ({ tag }) => tag === 'form' || tag === 'a') !== undefined;
 
 const isInHeader = (element: Element) =>
   closest(element, isPageHeader) !== undefined && closest(element, isFooter) === undefined;
