@@ -76,3 +76,19 @@ t.test('where a page leaves the choice to the browser, that is said', async (t) 
   });
   t.equal(await fonts('body{color:red}'), undefined);
 });
+
+t.test(
+  'a page that fades in is read as if it were shown, what is shown later on a page is not',
+  async (t) => {
+    const faded = (words: string) =>
+      fontsOf(
+        t,
+        `<style>#main{display:none} #main h2{font-family:Lora} h1,p{font-family:Karla}</style><div id="main"><h2>${words}</h2><p>${words}</p></div>`,
+      );
+    t.strictSame(await faded('We make all that there is to make. '.repeat(20)), {
+      heading: 'Lora',
+      body: 'Karla',
+    });
+    t.strictSame(await faded('We make it. '), { heading: 'Karla', body: 'Karla' });
+  },
+);

@@ -1,5 +1,5 @@
 /** What is seen of a page: its elements with their styles, in what part of the page they stand, their own text. */
-import { closest, type Element, lengthOf, type Page, TextNode } from './dom.ts';
+import { closest, type Element, lengthOf, type Page, TextNode, textOf } from './dom.ts';
 import { isForeign, type Style, type Styles } from './style.ts';
 
 export type Part = 'header' | 'hero' | 'main' | 'footer' | 'code';
@@ -31,6 +31,7 @@ export function lookAt(page: Page, styles: Styles): Look {
   let chars = 0;
   let mainChars = 0;
   const heroEnd = findHero(page);
+  revealMain(page, styles);
   for (const element of page.all) {
     if (seen.length >= maxSeen) break;
     if (page.body && !isWithinBody(element)) continue;
@@ -48,6 +49,26 @@ export function lookAt(page: Page, styles: Styles): Look {
   }
   return { page, styles, seen, chars };
 }
+
+/** A page that fades in is hidden at first, but for a little: its script shows what most of it is in. */
+function revealMain({ all, body }: Page, styles: Styles): void {
+  if (!body) return;
+  const whole = textOf(body, undefined, maxMeasuredChars).length;
+  const isLittle = textOf(body, (one) => styles.of(one).isShown, maxMeasuredChars).length < whole * 0.15;
+  if (whole < leastHiddenChars || !isLittle) return;
+  const main = all.find(
+    (one) =>
+      isWithinBody(one) &&
+      /^(?:body|div|main|section|article)$/.test(one.tag) &&
+      !one.attributes.has('hidden') &&
+      !styles.of(one).isShown &&
+      textOf(one, undefined, maxMeasuredChars).length > whole / 2,
+  );
+  if (main) styles.of(main).reveal();
+}
+
+const leastHiddenChars = 400;
+const maxMeasuredChars = 20_000;
 
 /** The header of the page itself: not those of articles or sections. */
 export function isPageHeader(element: Element): boolean {

@@ -149,6 +149,11 @@ export class Style {
     return this.shown;
   }
 
+  /** It is shown by a script, whatever the sheets say. Before anything asks for what is in it. */
+  reveal(): void {
+    this.shown = true;
+  }
+
   private isHidden(): boolean {
     if (this.value('display') === 'none' || this.value('visibility') === 'hidden') return true;
     if (neverShown.has(this.element.tag)) return true;
