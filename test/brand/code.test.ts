@@ -37,8 +37,13 @@ const written: Record<string, string[]> = {
     ':root {\n  --main: #06c;\n}',
     'color: red;\nbackground: #fff;',
   ],
-  scss: ['.a {\n  @include acme($size: 2px);\n}', '$gap: 4px;\n.a { margin: $gap }'],
+  scss: [
+    '.a {\n  @include acme($size: 2px);\n}',
+    '.a {\n  &:hover { color: red }\n}',
+    '$gap: 4px;\n.a { margin: $gap }',
+  ],
   less: ['@gap: 4px;\n.a { margin: @gap }'],
+  mermaid: ['graph TD;\n  A-->B;', 'sequenceDiagram\n  A->>B: Hello'],
   javascript: [
     "$('input').acme({\n  hover: false,\n  cursor: true\n});",
     "$.alert({\n  title: 'Hello',\n});",
@@ -58,7 +63,7 @@ const written: Record<string, string[]> = {
   json: ['{\n  "name": "acme",\n  "private": true\n}', '[\n  {\n    "id": 1\n  }\n]', '["a", "b"]'],
   python: ['from acme import go\ngo()', 'def go(a):\n    return a'],
   php: ['<?php echo acme(); ?>'],
-  ruby: ["require 'acme'\nAcme.go"],
+  ruby: ["require 'acme'\nAcme.go", 'def go(options = {})\n  options[:a] ||= 1\nend'],
   go: ['package main\n\nfunc main() {}'],
   rust: ['fn main() {\n  let mut a = 1;\n}'],
   java: ['public class Acme {\n}'],
@@ -86,6 +91,7 @@ t.test('what the page says goes before what the code looks like', async (t) => {
   t.equal(block('highlight ruby'), 'ruby');
   t.equal(block('', 'hljs coffeescript language-generic'), 'javascript');
   t.equal(block('highlight me'), 'javascript', 'a word that is no language');
+  t.equal(block('language-markup'), 'javascript', 'without a tag');
 });
 
 t.test('each block is shown once, whole and without what is not its code', async (t) => {

@@ -18,12 +18,18 @@ export function readCode({ content, isShown, text }: Outline): Example[] {
     if (code.length < 3 || examples.some((one) => one.code === code)) continue;
     const label = labelOf(element, text);
     examples.push({
-      language: statedLanguage(element) ?? guessLanguage(code),
+      language: languageOf(statedLanguage(element), code),
       code,
       ...(label === undefined ? {} : { label }),
     });
   }
   return examples;
+}
+
+/** `markup` is what many give to everything: what has no tag in it is none. */
+function languageOf(stated: string | undefined, code: string): string {
+  const isStated = stated !== undefined && !(stated === 'html' && !code.includes('<'));
+  return isStated ? stated : guessLanguage(code);
 }
 
 /** Editors draw code without `pre` too. */
@@ -63,24 +69,27 @@ function statedLanguage(element: Element): string | undefined {
     (one) => one !== null && one !== undefined,
   );
   for (const one of [...descendants(element)].slice(0, 3).concat(around)) {
-    const [, mark = '', name = ''] =
-      /(?:^|\s)(language|lang|highlight-source|highlight|brush:)-?\s*([a-z0-9+#]+)/i.exec(one.get('class')) ??
-      [];
-    // `highlight` alone stands beside words of all kinds.
-    const isNamed = !/^highlight$/i.test(mark) || name in languageNames || knownLanguages.has(name);
-    const stated = one.get('data-lang') || one.get('data-language') || (isNamed ? name : '');
-    const language = stated.toLowerCase();
-    if (
-      /^[a-z0-9+#-]{1,20}$/.test(language) &&
-      !/^(plaintext|none|text|nohighlight|default|generic|chroma)$/.test(language)
-    )
-      return languageNames[language] ?? language;
-    if (one.classes.includes('hljs')) {
-      const known = one.classes.find((part) => part in languageNames || knownLanguages.has(part));
-      if (known !== undefined) return languageNames[known] ?? known;
-    }
+    const stated = (
+      one.get('data-lang') ||
+      one.get('data-language') ||
+      languageInClass(one.get('class'))
+    ).toLowerCase();
+    if (/^[a-z0-9+#-]{1,20}$/.test(stated) && !noLanguage.test(stated))
+      return languageNames[stated] ?? stated;
+    const known = one.classes.includes('hljs') ? one.classes.find(isLanguage) : undefined;
+    if (known !== undefined) return languageNames[known] ?? known;
   }
   return undefined;
+}
+
+const noLanguage = /^(plaintext|none|text|nohighlight|default|generic|chroma)$/;
+const isLanguage = (name: string): boolean => name in languageNames || knownLanguages.has(name);
+
+function languageInClass(classes: string): string {
+  const [, mark = '', name = ''] =
+    /(?:^|\s)(language|lang|highlight-source|highlight|brush:)-?\s*([a-z0-9+#]+)/i.exec(classes) ?? [];
+  // `highlight` alone stands beside words of all kinds.
+  return /^highlight$/i.test(mark) && !isLanguage(name) ? '' : name;
 }
 
 function labelOf(element: Element, text: (one: Element, maxLength?: number) => string): string | undefined {

@@ -46,11 +46,16 @@ const ruleSet =
   /^\s*(?:@[\w-]+[^{};]*|(?:[^{}()=;'"[\]$]|:[\w-]+\([^)]*\)|\[[^\]]*\])+)(?<![:,]\s*)\{\s*(?:\.{3}|…|\}|[^{}]*[\w-]\s*:[^{}]+|[^{}]+\{[^{}]*:)/;
 const declarations = /^(?:\s*--?[\w-]+|\s*[a-z-]+)\s*:\s*[^;{}]+;(?:\s*[a-z-]+\s*:\s*[^;{}]+;)*\s*$/;
 
+/** What the first line of a diagram says of its kind. */
+const diagram =
+  /^ ?(?:(?:graph|flowchart) (?:TB|TD|BT|RL|LR)\b|(?:sequenceDiagram|classDiagram|stateDiagram(?:-v2)?|erDiagram|gantt|gitGraph:?) ?$)/;
+
 /** By the first sign that a language gives, of code without its comments. */
 const signs: [language: string, isOf: (code: string, lines: string[]) => boolean][] = [
   ['php', (code) => code.includes('<?php')],
   ['html', (code, lines) => /^\s*<!doctype/i.test(code) || startsWithTag(lines) || attribute.test(code)],
   ['bash', (_, [first = '']) => command.test(first)],
+  ['mermaid', (_, [first = '']) => diagram.test(first)],
   ['json', isJson],
   [
     'python',
@@ -61,12 +66,8 @@ const signs: [language: string, isOf: (code: string, lines: string[]) => boolean
   ['csharp', (code) => /^\s*(?:using [\w.]+;|namespace [\w.]+)/m.test(code)],
   ['java', (code) => /\bpublic (?:class|static|interface)\b/.test(code)],
   ['sql', (code) => /^\s*(?:select\s.+\sfrom|insert into|create table|update \w+ set)\s/ims.test(code)],
-  [
-    'ruby',
-    (code) =>
-      /^\s*(?:require ['"]|gem ['"]|def \w+[^:{]*$|\w.* do \|)/m.test(code) && !/[;{]\s*$/m.test(code),
-  ],
-  ['scss', (code) => /@(?:include|mixin|extend|use)\b|^\s*\$[\w-]+\s*:/m.test(code)],
+  ['ruby', isRuby],
+  ['scss', (code) => /@(?:include|mixin|extend|use)\b|^\s*\$[\w-]+\s*:|[{;]\s*&[:.\s-]/m.test(code)],
   ['less', (code) => /^\s*@[\w-]+\s*:[^{]*;/m.test(code)],
   [
     'typescript',
@@ -119,4 +120,9 @@ function startsWithTag([first = '', second = '']: string[]): boolean {
 function isJson(code: string): boolean {
   if (!/^\s*[{[]/.test(code)) return false;
   return /^\s*\{\s*"[^"\n]+"\s*:/.test(code) || /^\s*\[\s*(?:\{\s*)?(?:"[^"\n]*"|[\d.]+)\s*[:,\]]/.test(code);
+}
+
+function isRuby(code: string): boolean {
+  if (/[;{]\s*$/m.test(code)) return false;
+  return /^ ?(?:require|gem) ['"]|\bdo \|/m.test(code) || (/^ ?def \w+/m.test(code) && /^ ?end$/m.test(code));
 }
