@@ -43,6 +43,8 @@ t.test(
     const icon = '<link rel="icon" href="/favicon.ico">';
     t.equal(logoOf('Stock', `${icon}<h1>${image}</h1>`), 'http://localhost/stock.png');
     t.equal(logoOf('Stock', `${icon}<h1>${image} Count it all</h1>`), 'http://localhost/favicon.ico');
+    t.equal(logoOf('Stock', `${icon}<h1>${image} stock</h1>`), 'http://localhost/stock.png', 'but the name');
+    t.equal(logoOf('Stock', `${icon}<h1>Stock ${image}</h1>`), 'http://localhost/favicon.ico', 'after it');
   },
 );
 
@@ -65,4 +67,10 @@ t.test('a logo painted behind the name lies where its sheet says', async (t) => 
     new AbortController().signal,
   );
   t.equal(brand.logoUrl, `${base}/look/logo.png`);
+});
+
+t.test('a version is no part of the name', async (t) => {
+  for (const one of ['Stock Counter v1.2', 'Stock Counter (0.3.0)', 'Stock Counter (v2.1)'])
+    t.equal(nameOf(one, '<p>Some words.</p>'), 'Stock Counter', one);
+  t.equal(nameOf('Stock (beta)', '<p>Some words.</p>'), 'Stock (beta)');
 });

@@ -317,7 +317,7 @@ function cleanName(text: string): string {
     .replace(/のロゴ$/, '')
     .replace(/(?<=\S)\s+(?:examples?|demos?|demo page|documentation|docs)$/i, '')
     .replace(/\s+(?:by|von|powered by)\s+\p{L}.*$/iu, '')
-    .replace(/\s+v\d+(?:\.\d+)*$/, '')
+    .replace(/\s+(?:\(v?\d+(?:\.\d+)+\)|v\d+(?:\.\d+)*)$/, '')
     .replace(/[\s,.:;|·–—-]+$/, '')
     .replace(/^[\s,.:;|·–—-]+/, '')
     .trim();
@@ -338,7 +338,7 @@ function findLogos(page: Page, url: URL, { things, links, name }: Known, styles:
   const linked = links.map((link) => imageIn(link, url, styles));
   const placed = [
     namedImage(page, url, name),
-    headingImage(page, url, styles),
+    headingImage(page, url, name, styles),
     namedGround(page, url, name, styles),
   ];
   const all = [...stated, ...linked, ...placed, iconOf(page, url)];
@@ -416,11 +416,13 @@ function namedImage({ all }: Page, url: URL, name: string): Found | undefined {
   return address ? { value: address, from: inHeader ? 'header image' : 'image' } : undefined;
 }
 
-/** An image in the place of the words of the first heading. */
-function headingImage({ all }: Page, url: URL, styles: Styles): Found | undefined {
+/** An image in the place of the words of the first heading, or before them where they are the name. */
+function headingImage({ all }: Page, url: URL, name: string, styles: Styles): Found | undefined {
   const heading = all.find(({ tag }) => tag === 'h1');
   const words = heading && textOf(heading, (one) => styles.of(one).isShown, 80);
-  return heading && words === '' ? imageIn(heading, url, styles) : undefined;
+  const begin = heading?.children.find((one) => one instanceof Element || tidy(one.text) !== '');
+  const isBefore = begin instanceof Element && begin.tag === 'img' && sameWord(words ?? '', name);
+  return heading && (words === '' || isBefore) ? imageIn(heading, url, styles) : undefined;
 }
 
 /** A logo that is painted behind the name. */
