@@ -234,3 +234,15 @@ t.test('a long list of entries that lead on as a whole is an index', async (t) =
   t.strictSame(linked(named), []);
   t.strictSame(linked(named.slice(1)), named.slice(1));
 });
+
+t.test('what is there to be tried is no feature', async (t) => {
+  const entries = titles.map(
+    (title) => `<div class="row demo-section"><h3>${title}</h3><p>${sentence}</p></div>`,
+  );
+  t.strictSame(featuresOf(`<div>${entries.join('')}</div>`), []);
+});
+
+t.test('levels from nought on are no figures', async (t) => {
+  const levels = ['0', '1', '2', '3'].map((one) => `<div><b>${one}</b><p>prints more of it</p></div>`);
+  t.strictSame(contentOf(`<div>${levels.join('')}</div>`).stats, []);
+});

@@ -276,7 +276,7 @@ function isNoFeature(parent: Element): boolean {
 const isOther = (name: string): boolean => otherLists.test(` ${name} `) && !featureNames.test(name);
 
 const otherLists =
-  /[\s_-](team|cases?|process|roadmap|faq|accordion|timeline|blog|posts?|portfolio|gallery|clients?|partners?|logos|comments?|experience|education|contact|form|products?|shop|cart|testimonials?|pricing|resume|footer|steps?|how-it-works|sponsors?|alerts?|toasts?|tooltips?|popovers?|modals?)[\s_-]/i;
+  /[\s_-](team|cases?|process|roadmap|faq|accordion|timeline|blog|posts?|portfolio|gallery|clients?|partners?|logos|comments?|experience|education|contact|form|products?|shop|cart|testimonials?|pricing|resume|footer|steps?|how-it-works|sponsors?|alerts?|toasts?|tooltips?|popovers?|modals?|demos?|examples?|samples?)[\s_-]/i;
 
 /** The same, by the heading above: words in some languages help where names of classes do not. */
 const otherWords =

@@ -18,9 +18,9 @@ export const readFigures: Reader<{ stats: Figure[] }> = (outline, { items }, { s
   return true;
 };
 
-/** `01`, `02`, `03`: the places of entries in their list. */
+/** `01`, `02`, `03`: the places of entries in their list; of levels the first is nought. */
 const areNumbered = (values: readonly string[]): boolean =>
-  values.every((value, at) => /^\d+$/.test(value) && Number(value) === at + 1);
+  [0, 1].some((first) => values.every((value, at) => /^\d+$/.test(value) && Number(value) === at + first));
 
 /** Counters before a script has run. */
 const areNought = (values: readonly string[]): boolean => values.every((value) => /^0\D*$/.test(value));
