@@ -68,3 +68,11 @@ t.test(
     t.strictSame(callsOf(`${buttons(...kit)}${link}`), ['Get it now']);
   },
 );
+
+t.test('a link to a place that is not on the page leads nowhere', async (t) => {
+  const code = '<pre>npm i acme</pre><pre>acme.open()</pre>';
+  t.strictSame(callsOf(`<p><a class="btn" href="#nada">Print it</a></p>${code}`), []);
+  t.strictSame(callsOf(`<p><a class="btn" href="#start">Start</a></p><h2 id="start">Start</h2>${code}`), [
+    'Start',
+  ]);
+});

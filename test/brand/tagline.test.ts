@@ -89,3 +89,13 @@ t.test('the name with a word or a number after it says nothing yet', async (t) =
     t.equal(taglineOf(`<h1>${one}</h1><p>Stock, counted</p>`, one), 'Stock, counted', one);
   t.equal(taglineOf('<h1>Acme counts stock</h1><p>Small and quick</p>'), 'Acme counts stock');
 });
+
+t.test('notes to those who know, and what the house calls its pages, are none', async (t) => {
+  t.equal(taglineOf(`<p>Important note: Acme has moved to a new house.</p><p>${sentence}</p>`), sentence);
+  t.equal(taglineOf(`<h1>Acme</h1><p>Note: Acme has moved to a new house.</p><p>${sentence}</p>`), sentence);
+  t.equal(
+    taglineOf(`<h1>Under Construction</h1><h2>Welcome to the Acme wiki!</h2><p>${sentence}</p>`),
+    sentence,
+  );
+  t.equal(taglineOf('<h1>Note to self, and to all</h1>'), 'Note to self, and to all');
+});

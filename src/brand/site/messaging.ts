@@ -52,6 +52,7 @@ function openingBefore(start: number, lines: readonly Line[], seen: Outline): st
     (one) =>
       one.element.order < start &&
       (inContent.has(one.element) || isInTitle(one.element, seen)) &&
+      !notes.test(one.text) &&
       isProse(one, seen),
   );
   return line && shortened(line.text);
@@ -134,11 +135,15 @@ function isLabelled(heading: string, title: string): boolean {
   return isVersion || (heading.split(' ').length <= 3 && plain(parts[0] ?? '') === plain(heading));
 }
 
-const greetings = /^(home|welcome|willkommen|start|startseite|ホーム|hello|hi)[.!]?$/i;
+const greetings =
+  /^(?:(?:home|welcome|willkommen|start|startseite|ホーム|hello|hi)|welcome to .{0,40}\b(?:wiki|docs|documentation|(?:home ?)?page|site))[.!]?$/i;
+
+/** What a page says about itself before it says what it is of. */
+const notes = /^(?:important )?(?:note|notice|hinweis|warning|achtung):/i;
 
 /** What parts of any site are called. */
 const chapters =
-  /^(how to use|usage|(?:basic )?installation|getting started|quick ?start|documentation|frequently asked questions|häufige fragen|about(?: us)?|über uns|contact us|kontakt)[.!]?$/i;
+  /^(how to use|usage|(?:basic )?installation|getting started|quick ?start|documentation|frequently asked questions|häufige fragen|about(?: us)?|über uns|contact us|kontakt|under construction)[.!]?$|^what is (?:this|it)\b.*\?$/i;
 
 const bare = (text: string) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
 
@@ -168,7 +173,7 @@ function sentenceAfter(
     .slice(at + 1)
     .filter(({ element }) => inContent.has(element))
     .slice(0, 3)
-    .filter(({ element, text }) => !/[:：]$/.test(text) && !isOfLinks(element, seen))
+    .filter(({ element, text }) => !/[:：]$/.test(text) && !notes.test(text) && !isOfLinks(element, seen))
     .map(({ element, text }) => shortened(withoutVersion(isHeading(element) ? wordsOf(element, seen) : text)))
     .find((text) => text !== undefined && (isSentence(text, name) || text.length > maxWholeChars));
 }
@@ -200,7 +205,7 @@ export function readCtas(
     (inContent.has(element) || isInHeader(element));
   const inCode = labelsInCode({ content, text });
   const asked = page.all.filter(isAsked);
-  const others = new Set([wayPast(page), ...entriesOf(asked), ...trialsAmong(asked, content)]);
+  const others = new Set([wayPast(page), ...entriesOf(asked), ...trialsAmong(asked, page, content)]);
   const found: string[] = [];
   for (const element of asked) {
     if (found.length >= maxCtas) break;
@@ -251,18 +256,21 @@ const leastEntries = 5;
  * What leads nowhere by itself, on a page that shows how things are programmed or that has many of them: there to be
  * tried.
  */
-function trialsAmong(asked: readonly Element[], content: readonly Element[]): Element[] {
-  const trials = asked.filter((element) => !leads(element));
+function trialsAmong(asked: readonly Element[], { all }: Page, content: readonly Element[]): Element[] {
+  const places = new Set(all.map((one) => one.get('id') || one.get('name')));
+  const trials = asked.filter((element) => !leads(element, places));
   const isManual = content.filter(({ tag }) => tag === 'pre').length >= leastCode;
   return isManual || trials.length >= leastTrials ? trials : [];
 }
 
 const leastCode = 2;
 const leastTrials = 6;
-const leads = (element: Element): boolean =>
-  element.tag === 'a'
-    ? !/^(?:#?|javascript:.*)$/i.test(element.get('href'))
-    : closest(element, ({ tag }) => tag === 'form' || tag === 'a') !== undefined;
+
+function leads(element: Element, places: ReadonlySet<string>): boolean {
+  if (element.tag !== 'a') return closest(element, ({ tag }) => tag === 'form' || tag === 'a') !== undefined;
+  const href = element.get('href');
+  return href.startsWith('#') ? places.has(href.slice(1) || ' ') : !/^(?:|javascript:.*)$/i.test(href);
+}
 
 const isInHeader = (element: Element) =>
   closest(element, isPageHeader) !== undefined && closest(element, isFooter) === undefined;
