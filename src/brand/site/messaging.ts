@@ -258,6 +258,7 @@ const leastEntries = 5;
  */
 function trialsAmong(asked: readonly Element[], { all }: Page, content: readonly Element[]): Element[] {
   const places = new Set(all.map((one) => one.get('id') || one.get('name')));
+  places.delete('');
   const trials = asked.filter((element) => !leads(element, places));
   const isManual = content.filter(({ tag }) => tag === 'pre').length >= leastCode;
   return isManual || trials.length >= leastTrials ? trials : [];
@@ -269,7 +270,7 @@ const leastTrials = 6;
 function leads(element: Element, places: ReadonlySet<string>): boolean {
   if (element.tag !== 'a') return closest(element, ({ tag }) => tag === 'form' || tag === 'a') !== undefined;
   const href = element.get('href');
-  return href.startsWith('#') ? places.has(href.slice(1) || ' ') : !/^(?:|javascript:.*)$/i.test(href);
+  return href.startsWith('#') ? places.has(href.slice(1)) : !/^(?:|javascript:.*)$/i.test(href);
 }
 
 const isInHeader = (element: Element) =>
